@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // aloneVar has a process be a world of one whatever its environment says.
@@ -55,8 +56,7 @@ func childOfRank() bool {
 		if pid <= 1 {
 			return false
 		}
-		proc := "/proc/" + strconv.Itoa(pid)
-		maps, err := os.ReadFile(proc + "/maps")
+		maps, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
 		if err != nil {
 			return false // another user's: no rank of this job
 		}
@@ -65,18 +65,11 @@ func childOfRank() bool {
 				return true
 			}
 		}
-		stat, err := os.ReadFile(proc + "/stat")
-		if err != nil {
+		stat, ok := proc.Of(pid)
+		if !ok {
 			return false
 		}
-		// pid (name) state ppid ...; the name may hold blanks and parentheses.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) < 2 {
-			return false
-		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil {
-			return false
-		}
+		pid = stat.Parent
 	}
 	return false
 }

@@ -3,11 +3,9 @@ package rank
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
@@ -115,25 +113,10 @@ func (w *watch) dead(peer int) error {
 	// Nobody tells: ask the kernel, now and then.
 	if now := time.Now().UnixNano(); now >= p.next {
 		p.next = now + processEvery*int64(len(w.peers))
-		if ended(p.pid) {
+		if !proc.Alive(p.pid) {
 			w.segment.SetDead(p.index)
 			return ErrPeerDied
 		}
 	}
 	return nil
-}
-
-// ended tells whether a process of this user is gone, or has ended and is not
-// reaped.
-func ended(pid int) bool {
-	if syscall.Kill(pid, 0) == syscall.ESRCH {
-		return true
-	}
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return os.IsNotExist(err)
-	}
-	// pid (name) state ...; the name may hold blanks and parentheses.
-	_, after, found := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-	return found && len(after) > 0 && (after[0] == 'Z' || after[0] == 'X')
 }

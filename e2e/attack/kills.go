@@ -7,10 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // Programs of jobs to be killed. They end by themselves within a second or so.
@@ -114,15 +115,10 @@ func hasSecond(pid int, pids []int) bool {
 		slices.ContainsFunc(pids, func(p int) bool { return parent(p) == pid && role(p) == "gorun-guardian" })
 }
 
-// parent is the parent of a process; 0 if it has ended.
+// parent is the parent of a process; 0 if it is gone.
 func parent(pid int) int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	at := strings.LastIndexByte(string(text), ')')
-	if words := strings.Fields(string(text[at+1:])); len(words) > 1 {
-		n, _ := strconv.Atoi(words[1])
-		return n
-	}
-	return 0
+	s, _ := proc.Of(pid)
+	return s.Parent
 }
 
 func cmdline(pid int) string {

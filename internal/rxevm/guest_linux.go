@@ -9,12 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sort"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -350,20 +350,12 @@ func processes() []process {
 	var list []process
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		stat, err := os.ReadFile(name)
-		if err != nil || pid == 1 || pid == os.Getpid() {
+		const kthreadd = 2
+		s, ok := proc.Read(name)
+		if !ok || s.Ended() || s.PID == 1 || s.PID == os.Getpid() || s.PID == kthreadd || s.Parent == kthreadd {
 			continue
 		}
-		// pid (comm) state ppid ...; comm may hold blanks and parentheses.
-		s := string(stat)
-		end := strings.LastIndexByte(s, ')')
-		f := strings.Fields(s[end+1:])
-		const kthreadd = "2"
-		if f[0] == "Z" || f[0] == "X" || f[1] == kthreadd || strconv.Itoa(pid) == kthreadd {
-			continue
-		}
-		list = append(list, process{pid, s[strings.IndexByte(s, '(')+1:end] + " (" + strconv.Itoa(pid) + ", " + f[0] + ")"})
+		list = append(list, process{s.PID, fmt.Sprintf("%s (%d, %c)", s.Name, s.PID, s.State)})
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].pid < list[j].pid })
 	return list

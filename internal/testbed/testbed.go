@@ -34,6 +34,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -314,17 +315,9 @@ func (h *Host) First(match func(line string) bool) (pid int) {
 		if !match(line) {
 			continue
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
-		if err != nil {
-			continue // it has just gone
-		}
-		words := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		began, err := strconv.ParseUint(words[19], 10, 64)
-		if err != nil {
-			h.bed.t.Fatal(err)
-		}
-		if pid == 0 || began < least || began == least && p < pid {
-			pid, least = p, began
+		s, ok := proc.Of(p) // if not, it has just gone
+		if ok && (pid == 0 || s.Start < least || s.Start == least && p < pid) {
+			pid, least = p, s.Start
 		}
 	}
 	if pid == 0 {

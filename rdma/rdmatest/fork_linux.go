@@ -5,13 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,12 +72,10 @@ func (c *Child) Stop() error {
 		return err
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(c.PID()) + "/stat")
-		if err != nil {
-			return err
-		}
-		s := string(stat)
-		if rest := s[strings.LastIndexByte(s, ')')+1:]; strings.HasPrefix(rest, " T") {
+		switch s, ok := proc.Of(c.PID()); {
+		case !ok:
+			return fmt.Errorf("process %d is gone", c.PID())
+		case s.State == 'T':
 			return nil
 		}
 		if time.Now().After(deadline) {

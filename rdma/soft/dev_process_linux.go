@@ -1,9 +1,7 @@
 package soft
 
 import (
-	"bytes"
-	"strconv"
-
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,54 +13,14 @@ func (p *Provider) allowReach() {
 	_ = unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0)
 }
 
-// statMax is more than a stat takes: 64 characters of comm and 51 numbers.
-const statMax = 1 << 11
-
-// stat reads /proc/PID/stat from the state on. ok is false when there is none.
-func stat(pid int) (fields [][]byte, ok bool) {
-	// Without package os, which would offer the file to the poller: each rank
-	// reads one when it starts.
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, false
-	}
-	b := make([]byte, statMax)
-	n, err := unix.Read(fd, b)
-	_ = unix.Close(fd)
-	if err != nil {
-		return nil, false
-	}
-	// pid (comm) state ppid ...: comm may hold anything, parentheses too.
-	b = b[:n]
-	i := bytes.LastIndexByte(b, ')')
-	if i < 0 {
-		return nil, false
-	}
-	return bytes.Fields(b[i+1:]), true
-}
-
 // processStart is when a process began, in clock ticks since boot; 0 unknown.
 func processStart(pid int) uint64 {
-	f, ok := stat(pid)
-	if !ok || len(f) < 20 {
-		return 0
-	}
-	n, err := strconv.ParseUint(string(f[19]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
+	s, _ := proc.Of(pid)
+	return s.Start
 }
 
-// processAlive tells whether a process exists and is no zombie. Where /proc is
-// hidden it goes by kill.
-func processAlive(pid int) bool {
-	if unix.Kill(pid, 0) == unix.ESRCH {
-		return false
-	}
-	f, ok := stat(pid)
-	return !ok || len(f) == 0 || f[0][0] != 'Z' && f[0][0] != 'X'
-}
+// processAlive tells whether a process exists and is no zombie.
+func processAlive(pid int) bool { return proc.Alive(pid) }
 
 // deviceHz is the rate of deviceTime.
 const deviceHz = 1e9

@@ -2,12 +2,12 @@ package host
 
 import (
 	"bytes"
-	"os"
 	"regexp"
 	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,7 +60,7 @@ func (h *Host) heardCrash(local int, data []byte) {
 		if err != nil {
 			return
 		}
-		if group, _, _, ok := statOf(pid); !ok || group != r.pid {
+		if p, ok := proc.Of(pid); !ok || p.Group != r.pid {
 			return // it has ended, as it should, or has another number here
 		}
 		r.crash.pid = pid
@@ -97,16 +97,16 @@ func (h *Host) crashesOnTime(now time.Time) {
 		if c.pid == 0 || c.killed || r.gone {
 			continue
 		}
-		group, cpu, state, ok := statOf(c.pid)
-		if !ok || group != r.pid || state == 'Z' {
+		p, ok := proc.Of(c.pid)
+		if !ok || p.Group != r.pid || p.State == 'Z' {
 			*c = crash{}
 			continue
 		}
 		// The clock's own tick is no work.
-		if cpu > c.cpu+tick || state == 'T' || state == 't' {
+		if p.CPU > c.cpu+proc.Tick || p.State == 'T' || p.State == 't' {
 			c.quiet = now
 		}
-		c.cpu = cpu
+		c.cpu = p.CPU
 		if now.Sub(c.quiet) >= crashQuiet {
 			c.killed = true
 			_ = unix.Kill(-r.pid, unix.SIGKILL)
@@ -126,17 +126,4 @@ func (r *rank) crashed(how end) (end, string) {
 	}
 	how.status = 128 + int(how.signal)
 	return how, "its own handler of the signal did not come to an end, and gorun ended it"
-}
-
-// statOf is what the kernel says of a process.
-func statOf(pid int) (group int, cpu time.Duration, state byte, ok bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, 0, 0, false
-	}
-	group, cpu, _, ok = parseStat(text)
-	if at := bytes.LastIndexByte(text, ')'); ok {
-		state = text[at+2]
-	}
-	return group, cpu, state, ok
 }

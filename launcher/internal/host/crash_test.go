@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -47,14 +48,14 @@ func TestHungCrashIsEnded(t *testing.T) {
 	state := func(want byte) {
 		t.Helper()
 		testenv.Await(t, 20*time.Second, fmt.Sprintf("the process is in state %c", want), func() bool {
-			_, _, got, ok := statOf(pid)
-			return ok && got == want
+			p, ok := proc.Of(pid)
+			return ok && p.State == want
 		})
 	}
 	state('S')
 	start := time.Now()
-	_, cpu, _, _ := statOf(pid)
-	h := &Host{ranks: []rank{{up: true, pid: pid, crash: crash{pid: pid, signal: unix.SIGBUS, cpu: cpu, quiet: start}}}, crashLook: start}
+	p, _ := proc.Of(pid)
+	h := &Host{ranks: []rank{{up: true, pid: pid, crash: crash{pid: pid, signal: unix.SIGBUS, cpu: p.CPU, quiet: start}}}, crashLook: start}
 	r := &h.ranks[0]
 	look := func(after time.Duration, killed bool) {
 		t.Helper()

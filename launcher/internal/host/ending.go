@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/topo"
 )
 
@@ -106,14 +107,11 @@ func exits(pid int) bool {
 // exiting tells it of the thread with a directory in /proc. One that has yet to see
 // that its process ends has SIGKILL pending for itself, whatever the signal was.
 func exiting(dir string) bool {
-	text, err := os.ReadFile(dir + "/stat")
-	if err != nil {
-		return true // it has been waited for
+	p, ok := proc.Read(dir + "/stat")
+	if !ok || p.Exiting() {
+		return true // it may have been waited for
 	}
-	if p, ok := parseProcess(string(text)); ok && p.exiting {
-		return true
-	}
-	text, _ = os.ReadFile(dir + "/status")
+	text, _ := os.ReadFile(dir + "/status")
 	return killPending(string(text))
 }
 

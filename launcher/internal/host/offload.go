@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/self"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/topo"
@@ -38,11 +39,10 @@ const (
 	// daemonEvery is the time between two looks at the daemon. One that is stopped in two of them, or hangs, is
 	// killed, so that what follows from that is over within a second; one that never began, after five.
 	daemonEvery = 250 * time.Millisecond
-	// A daemon's thread beats before each step of a call, which moves 256 KiB. One that has used daemonTicks of
-	// CPU time since the last beat is in a circle. One that has not, but wants no CPU at stillLooks looks, waits for ever: a
+	// A daemon's thread beats before each step of a call, which moves 256 KiB. One that has used daemonCPU since the last beat is in a circle. One that has not, but wants no CPU at stillLooks looks, waits for ever: a
 	// daemon that has nothing to do makes a pass each 10 ms.
-	daemonTicks = 3 * ticksPerSecond / 10
-	stillLooks  = 2
+	daemonCPU  = 300 * time.Millisecond
+	stillLooks = 2
 	// beginTimes is how many times as much of both a thread has before its first beat: it may have a program
 	// to read from a slow disk, and memory to map.
 	beginTimes = 10
@@ -51,28 +51,28 @@ const (
 // A pulse is what the host knows of a thread of the daemon. It counts what the thread has had of
 // the CPUs, and not the time, so that a thread that waits for a busy CPU does not hang.
 type pulse struct {
-	beat  uint32 // of the segment
-	ticks int    // of CPU time at the look that found this beat
-	still int    // looks since that found a thread that wants no CPU
+	beat  uint32        // of the segment
+	cpu   time.Duration // that it had used at the look that found this beat
+	still int           // looks since that found a thread that wants no CPU
 }
 
 // look takes in what a look has found, and tells why the thread hangs; "": it does not.
-func (p *pulse) look(beat uint32, ticks int, wants bool) string {
+func (p *pulse) look(beat uint32, cpu time.Duration, wants bool) string {
 	if beat != p.beat {
-		*p = pulse{beat: beat, ticks: ticks}
+		*p = pulse{beat: beat, cpu: cpu}
 		return ""
 	}
 	if p.still++; wants {
 		p.still = 0
 	}
-	times := 1
+	times := time.Duration(1)
 	if beat == 0 {
 		times = beginTimes
 	}
 	switch {
-	case ticks-p.ticks >= times*daemonTicks:
+	case cpu-p.cpu >= times*daemonCPU:
 		return "it ran in a circle"
-	case p.still >= times*stillLooks:
+	case p.still >= int(times)*stillLooks:
 		return "it hung"
 	}
 	return ""
@@ -217,18 +217,17 @@ func (h *Host) daemonOnTime(now time.Time) {
 // daemonHangs tells why one of the daemon's threads hangs; "": none does.
 func (h *Host) daemonHangs() (why string) {
 	d := &h.daemon
-	threads := make(map[int]process)
+	threads := make(map[int]proc.Stat)
 	files, _ := filepath.Glob("/proc/" + strconv.Itoa(d.pid) + "/task/*/stat")
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if p, ok := parseProcess(string(text)); err == nil && ok {
-			threads[p.pid] = p
+		if p, ok := proc.Read(file); ok {
+			threads[p.PID] = p
 		}
 	}
 	for i := range d.pulses {
 		thread, beat := h.segment.Beats(len(h.spec.Ranks) + i)
 		p, found := threads[cmp.Or(thread, d.pid)]
-		if hangs := d.pulses[i].look(beat, p.ticks, wantsCPU(threads, thread, len(d.pulses))); found && hangs != "" {
+		if hangs := d.pulses[i].look(beat, p.CPU, wantsCPU(threads, thread, len(d.pulses))); found && hangs != "" {
 			why = hangs
 		}
 	}
@@ -237,15 +236,15 @@ func (h *Host) daemonHangs() (why string) {
 
 // wantsCPU tells of one of a daemon's count serving threads whether it waits for a CPU, or for what it cannot
 // end without. thread 0 has not told its number yet: it may be any.
-func wantsCPU(threads map[int]process, thread, count int) bool {
+func wantsCPU(threads map[int]proc.Stat, thread, count int) bool {
 	running := 0
 	for number, p := range threads {
-		switch p.state {
-		case "D", "t": // it waits for memory; a debugger has stopped it
+		switch p.State {
+		case 'D', 't': // it waits for memory; a debugger has stopped it
 			if number == thread || thread == 0 {
 				return true
 			}
-		case "R":
+		case 'R':
 			if running++; number == thread || thread == 0 {
 				return true
 			}

@@ -4,7 +4,9 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/shm"
 )
 
@@ -35,7 +37,7 @@ func TestPulse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p pulse
 			for i, l := range looks {
-				if got := p.look(l.beat, l.ticks, l.wants); got != l.says {
+				if got := p.look(l.beat, time.Duration(l.ticks)*proc.Tick, l.wants); got != l.says {
 					t.Fatalf("look %d, %+v: says %q", i, l, got)
 				}
 			}
@@ -46,23 +48,23 @@ func TestPulse(t *testing.T) {
 // What a thread of the daemon waits for says whether it hangs; before its first beat it may be any of them.
 func TestThreadThatWantsCPU(t *testing.T) {
 	for name, c := range map[string]struct {
-		states map[int]string
+		states map[int]byte
 		thread int
 		want   bool
 	}{
-		"runs":                              {map[int]string{1: "S", 2: "R"}, 2, true},
-		"waits for memory":                  {map[int]string{1: "S", 2: "D"}, 2, true},
-		"stopped by a debugger":             {map[int]string{1: "t", 2: "t"}, 2, true},
-		"sleeps beside one that runs":       {map[int]string{1: "R", 2: "S"}, 2, false},
-		"sleeps beside many that run":       {map[int]string{1: "R", 2: "S", 3: "R"}, 2, true},
-		"begins on another thread":          {map[int]string{1: "S", 2: "R"}, 0, true},
-		"begins, and reads its program":     {map[int]string{1: "S", 2: "D"}, 0, true},
-		"begins under a debugger":           {map[int]string{1: "t", 2: "S"}, 0, true},
-		"does not begin, and wants nothing": {map[int]string{1: "S", 2: "S"}, 0, false},
+		"runs":                              {map[int]byte{1: 'S', 2: 'R'}, 2, true},
+		"waits for memory":                  {map[int]byte{1: 'S', 2: 'D'}, 2, true},
+		"stopped by a debugger":             {map[int]byte{1: 't', 2: 't'}, 2, true},
+		"sleeps beside one that runs":       {map[int]byte{1: 'R', 2: 'S'}, 2, false},
+		"sleeps beside many that run":       {map[int]byte{1: 'R', 2: 'S', 3: 'R'}, 2, true},
+		"begins on another thread":          {map[int]byte{1: 'S', 2: 'R'}, 0, true},
+		"begins, and reads its program":     {map[int]byte{1: 'S', 2: 'D'}, 0, true},
+		"begins under a debugger":           {map[int]byte{1: 't', 2: 'S'}, 0, true},
+		"does not begin, and wants nothing": {map[int]byte{1: 'S', 2: 'S'}, 0, false},
 	} {
-		threads := make(map[int]process)
+		threads := make(map[int]proc.Stat)
 		for number, state := range c.states {
-			threads[number] = process{pid: number, state: state}
+			threads[number] = proc.Stat{PID: number, State: state}
 		}
 		if got := wantsCPU(threads, c.thread, 2); got != c.want {
 			t.Errorf("%s: got %v", name, got)

@@ -120,10 +120,10 @@ func (h *Host) rejoined(rank int) {
 	}
 	users, youngest := 0, 0
 	for _, p := range h.processes()[local] {
-		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/maps")
+		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/maps")
 		for name := range mappedFiles(maps) {
 			if strings.HasPrefix(name, "libpmix.so") {
-				users, youngest = users+1, max(youngest, p.pid)
+				users, youngest = users+1, max(youngest, p.PID)
 				break
 			}
 		}

@@ -1,10 +1,10 @@
 package host
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // Sample is what a rank uses: its process and those of its group.
@@ -13,10 +13,6 @@ type Sample struct {
 	CPU  time.Duration `msgpack:"c"` // since their start
 	RSS  int64         `msgpack:"m"` // bytes that are resident
 }
-
-// tick is the unit of CPU times in /proc, on every machine Linux runs on
-// (USER_HZ).
-const tick = time.Second / 100
 
 // sampleOnTime looks at the ranks when it is time to.
 func (h *Host) sampleOnTime(now time.Time) {
@@ -43,17 +39,11 @@ func (h *Host) sampleOnTime(now time.Time) {
 		if c := e.Name()[0]; c < '0' || c > '9' {
 			continue
 		}
-		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue // it has ended
+		p, ok := proc.Read("/proc/" + e.Name() + "/stat")
+		if i, ours := local[p.Group]; ok && ours {
+			s := uses[i]
+			uses[i] = Sample{Rank: h.rankOf(i), CPU: s.CPU + p.CPU, RSS: s.RSS + p.RSS}
 		}
-		group, cpu, pages, ok := parseStat(text)
-		i, ours := local[group]
-		if !ok || !ours {
-			continue
-		}
-		s := uses[i]
-		uses[i] = Sample{Rank: h.rankOf(i), CPU: s.CPU + cpu, RSS: s.RSS + pages*int64(os.Getpagesize())}
 	}
 	e := Event{Kind: Sampled}
 	for i := range h.ranks {
@@ -62,26 +52,4 @@ func (h *Host) sampleOnTime(now time.Time) {
 		}
 	}
 	h.emit(e)
-}
-
-// parseStat reads a line of /proc/PID/stat: process group, CPU time in user mode
-// and in the kernel, resident pages. The name of the program, which may hold
-// anything, ends with the last parenthesis.
-func parseStat(text []byte) (group int, cpu time.Duration, pages int64, ok bool) {
-	at := bytes.LastIndexByte(text, ')')
-	if at < 0 {
-		return 0, 0, 0, false
-	}
-	fields := bytes.Fields(text[at+1:]) // the first is field 3
-	if len(fields) < 22 {
-		return 0, 0, 0, false
-	}
-	var n [4]int64
-	for i, field := range [...]int{5, 14, 15, 24} {
-		var err error
-		if n[i], err = strconv.ParseInt(string(fields[field-3]), 10, 64); err != nil {
-			return 0, 0, 0, false
-		}
-	}
-	return int(n[0]), time.Duration(n[1]+n[2]) * tick, n[3], true
 }

@@ -2,36 +2,10 @@ package host
 
 import (
 	"fmt"
-	"os"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-func TestParseStat(t *testing.T) {
-	line := func(name string) string {
-		return "17 (" + name + ") S 1 42 42 0 -1 4194560 1 2 3 4 150 50 7 8 20 0 1 0 99 1000 25 18446744073709551615 1 1"
-	}
-	for _, name := range []string{"sh", "a b", ") R 1 7", "((", "\n"} {
-		group, cpu, pages, ok := parseStat([]byte(line(name)))
-		if group != 42 || cpu != 2*time.Second || pages != 25 || !ok {
-			t.Errorf("name %q: got group %d, %v, %d pages, %v", name, group, cpu, pages, ok)
-		}
-	}
-	for _, bad := range []string{"", "1 (x", "1 (x) S 1", "17 (sh) S 1 x 42 0 -1 4194560 1 2 3 4 150 50 7 8 20 0 1 0 99 1000 25 0"} {
-		if _, _, _, ok := parseStat([]byte(bad)); ok {
-			t.Errorf("%q is taken for a line of stat", bad)
-		}
-	}
-	own, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if group, _, pages, ok := parseStat(own); !ok || group != unix.Getpgrp() || pages == 0 {
-		t.Errorf("this process: got group %d, %d pages, %v, want group %d", group, pages, ok, unix.Getpgrp())
-	}
-}
 
 // A rank's terminal has the size it was given and changes no byte.
 func TestOpenTerminal(t *testing.T) {

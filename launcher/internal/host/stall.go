@@ -1,19 +1,23 @@
 package host
 
-import "time"
+import (
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
+)
 
 // A job hangs, as far as can be seen from outside, when nothing moves on any host for
 // Spec.Hang: no rank writes, reads its input, ends or talks to its PMI server, and none uses
 // a CPU, which here is a twentieth of the time. A rank that has said
 // what it waits for, and still waits for it, does not move whatever CPU its polls take.
 type stallWatch struct {
-	next  time.Time     // when it is looked at again; zero: never
-	since time.Time     // nothing has moved
-	seen  uint64        // moves of the loop
-	cpu   map[int]int   // ticks, by local rank
-	at    time.Time     // when they were read
-	told  bool          // that nothing moves
-	clock time.Duration // of the ranks' records, then
+	next  time.Time             // when it is looked at again; zero: never
+	since time.Time             // nothing has moved
+	seen  uint64                // moves of the loop
+	cpu   map[int]time.Duration // used, by local rank
+	at    time.Time             // when they were read
+	told  bool                  // that nothing moves
+	clock time.Duration         // of the ranks' records, then
 }
 
 const (
@@ -60,13 +64,12 @@ func (h *Host) hasMoved(now time.Time) bool {
 	took := now.Sub(s.at)
 	s.seen, s.at = h.moves, now
 	clock := sharedClock()
-	cpu := make(map[int]int)
+	cpu := make(map[int]time.Duration)
 	for local, list := range h.processes() {
 		for _, p := range list {
-			cpu[local] += p.ticks
+			cpu[local] += p.CPU
 		}
-		used := time.Duration(cpu[local]-s.cpu[local]) * tick
-		if used <= took/stallDivisor+tick {
+		if cpu[local]-s.cpu[local] <= took/stallDivisor+proc.Tick {
 			continue
 		}
 		w, ok := h.segment.Waits(local, clock)

@@ -7,92 +7,46 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
-// process is one of a rank's processes: of the group that it leads.
-type process struct {
-	pid, group int
-	what       string // its program, as the kernel calls it
-	state      string // a letter
-	threads    string
-	ticks      int // of CPU time
-	exiting    bool
-}
-
 // processes are those of this machine by the rank of this host whose group they
 // are in, by local number.
-func (h *Host) processes() map[int][]process {
+func (h *Host) processes() map[int][]proc.Stat {
 	leaders := make(map[int]int)
 	for i, r := range h.up() {
 		if !r.gone {
 			leaders[r.pid] = i
 		}
 	}
-	found := make(map[int][]process)
-	dirs, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range dirs {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		p, ok := parseProcess(string(text))
-		if local, ours := leaders[p.group]; ok && ours {
+	found := make(map[int][]proc.Stat)
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		p, ok := proc.Read(file) // if not, it has ended
+		if local, ours := leaders[p.Group]; ok && ours {
 			found[local] = append(found[local], p)
 		}
 	}
 	return found
 }
 
-// parseProcess reads /proc/PID/stat: PID (NAME) STATE PPID PGRP ..., with the
-// kernel's flags in field 9, the user's and the kernel's CPU time in 14 and 15 and
-// the threads in 20.
-func parseProcess(text string) (p process, ok bool) {
-	head, rest, ok := strings.Cut(text, " (")
-	at := strings.LastIndexByte(rest, ')')
-	if !ok || at < 0 {
-		return p, false
-	}
-	words := strings.Fields(rest[at+1:])
-	if len(words) < 18 {
-		return p, false
-	}
-	var errs [5]error
-	var user, system int
-	var flags uint64
-	p.pid, errs[0] = strconv.Atoi(head)
-	p.group, errs[1] = strconv.Atoi(words[2])
-	user, errs[2] = strconv.Atoi(words[11])
-	system, errs[3] = strconv.Atoi(words[12])
-	flags, errs[4] = strconv.ParseUint(words[6], 10, 64)
-	p.what, p.state, p.threads, p.ticks = rest[:at], words[0], words[17], user+system
-	p.exiting = p.state == "Z" || p.state == "X" || flags&flagExiting != 0
-	return p, errs == [5]error{}
-}
-
-// flagExiting is PF_EXITING of Linux' include/linux/sched.h.
-const flagExiting = 0x4
-
-// ticksPerSecond is the unit of CPU times in /proc on every Linux that Go runs on.
-const ticksPerSecond = 100
-
-// String says what a process is doing.
-func (p process) String() string {
-	doing := map[string]string{"R": "running", "S": "sleeping", "D": "waiting for a device or a file system", "T": "stopped", "t": "stopped by a debugger", "Z": "a zombie"}[p.state]
+// describe says what a process is doing.
+func describe(p proc.Stat) string {
+	doing := map[byte]string{'R': "running", 'S': "sleeping", 'D': "waiting for a device or a file system", 'T': "stopped", 't': "stopped by a debugger", 'Z': "a zombie"}[p.State]
 	if doing == "" {
-		doing = "in state " + p.state
+		doing = "in state " + string(p.State)
 	}
-	if where := kernelFunction(p.pid); where != "" && p.state != "R" {
+	if where := kernelFunction(p.PID); where != "" && p.State != 'R' {
 		doing += " in " + where
 	}
-	threads := p.threads + " threads"
-	if p.threads == "1" {
+	threads := strconv.Itoa(p.Threads) + " threads"
+	if p.Threads == 1 {
 		threads = "1 thread"
 	}
-	return fmt.Sprintf("%s (pid %d): %s, %s, %.2f s of CPU time", p.what, p.pid, doing, threads, float64(p.ticks)/ticksPerSecond)
+	return fmt.Sprintf("%s (pid %d): %s, %s, %.2f s of CPU time", p.Name, p.PID, doing, threads, p.CPU.Seconds())
 }
 
 // kernelFunction is where in the kernel a process waits; "" if it does not say.
@@ -117,7 +71,7 @@ func (h *Host) examine(traces bool) {
 		}
 		lines := []string{}
 		for _, p := range all[i] {
-			lines = append(lines, p.String())
+			lines = append(lines, describe(p))
 		}
 		if joined, finalized := h.met(i); joined && !finalized {
 			where := "after MPI_Init, before the end of MPI_Finalize"
@@ -138,9 +92,9 @@ func (h *Host) examine(traces bool) {
 	h.quitting = true
 	for _, list := range all {
 		for _, p := range list {
-			if isGo(p.pid) {
+			if isGo(p.PID) {
 				// It may have ended just now.
-				_ = unix.Kill(p.pid, unix.SIGQUIT)
+				_ = unix.Kill(p.PID, unix.SIGQUIT)
 			}
 		}
 	}

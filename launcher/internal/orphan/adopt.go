@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -179,7 +179,7 @@ func searchChildren() []int {
 	var pids []int
 	self := os.Getpid()
 	for _, pid := range processes() {
-		if s, ok := statOf(pid); ok && s.parent == self {
+		if s, ok := proc.Of(pid); ok && s.Parent == self {
 			pids = append(pids, pid)
 		}
 	}
@@ -189,48 +189,12 @@ func searchChildren() []int {
 // orphaned tells whether a child has ended and nobody but this package waits for
 // it.
 func orphaned(pid int) bool {
-	s, ok := statOf(pid)
-	if !ok || s.state != "Z" || s.group == unix.Getpgrp() {
+	s, ok := proc.Of(pid)
+	if !ok || s.State != 'Z' || s.Group == unix.Getpgrp() {
 		return false
 	}
 	session, err := unix.Getsid(0)
-	return err == nil && (s.group != pid || s.session != session)
-}
-
-// stat is what /proc/PID/stat says of a process.
-type stat struct {
-	state                  string
-	parent, group, session int
-}
-
-func statOf(pid int) (stat, bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return stat{}, false
-	}
-	return parseStat(string(text))
-}
-
-// parseStat reads "PID (NAME) STATE PPID PGRP SESSION ...". A name may have
-// anything in it, parentheses too.
-func parseStat(text string) (s stat, ok bool) {
-	at := strings.LastIndexByte(text, ')')
-	if at < 0 {
-		return s, false
-	}
-	words := strings.Fields(text[at+1:])
-	if len(words) < 4 {
-		return s, false
-	}
-	s.state = words[0]
-	for i, to := range [...]*int{&s.parent, &s.group, &s.session} {
-		n, err := strconv.Atoi(words[1+i])
-		if err != nil {
-			return s, false
-		}
-		*to = n
-	}
-	return s, true
+	return err == nil && (s.Group != pid || s.Session != session)
 }
 
 // processes are all of this machine that can be seen.

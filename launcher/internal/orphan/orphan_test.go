@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -139,28 +140,10 @@ func TestSweep(t *testing.T) {
 	Sweep(marker)
 	// It has been sent the signal, and may be on its way out.
 	testenv.Await(t, 20*time.Second, fmt.Sprintf("the end of %d", pids[0]), func() bool {
-		s, ok := statOf(pids[0])
-		return !ok || s.state == "Z" || s.state == "X"
+		return !proc.Alive(pids[0])
 	})
-	if s, ok := statOf(others[0]); !ok || s.state == "Z" {
+	if !proc.Alive(others[0]) {
 		t.Errorf("%d, whose marker is another, was killed", others[0])
-	}
-}
-
-func TestParseStat(t *testing.T) {
-	for text, want := range map[string]string{
-		"12 (sh) S 1 12 12 0 -1 4194304\n":     "{S 1 12 12} true",
-		"12 (a) R (b) Z 3 4 5 0\n":             "{Z 3 4 5} true",
-		"12 (gorun (x)) t 3 4 5 0 -1 0 0 0 0 ": "{t 3 4 5} true",
-		"12 (sh) S 1":                          "{ 0 0 0} false",
-		"12 (sh":                               "{ 0 0 0} false",
-		"":                                     "{ 0 0 0} false",
-		"12 (sh) S a 12 12 0":                  "{S 0 0 0} false",
-	} {
-		s, ok := parseStat(text)
-		if got := fmt.Sprint(s, ok); got != want {
-			t.Errorf("%q: got %s, want %s", text, got, want)
-		}
 	}
 }
 

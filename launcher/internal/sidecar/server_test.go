@@ -337,24 +337,6 @@ func TestDrainWaitsForADyingHelper(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	for _, c := range []struct {
-		text  string
-		state byte
-		cpu   uint64
-	}{
-		{"12 (gorun-pmix) T 1 12 12 0 -1 4194560 1 2 3 4 50 7 0 0 20 0 8 0 1 2", 'T', 57},
-		{"12 (a ) R (b) S 1 12 12 0 -1 4194560 1 2 3 4 1 2 0 0", 'S', 3},
-		{"12 (gorun-pmix) S 1 2", 0, 0},
-		{"12 (gorun-pmix) S 1 12 12 0 -1 4194560 1 2 3 4 x 7 0", 0, 0},
-		{"", 0, 0},
-	} {
-		if state, cpu := parseStat([]byte(c.text)); state != c.state || cpu != c.cpu {
-			t.Errorf("%q: got %c, %d, want %c, %d", c.text, state, cpu, c.state, c.cpu)
-		}
-	}
-}
-
 func TestClosedWhileItStarts(t *testing.T) {
 	testenv.NoLeaks(t)
 	for range 20 {

@@ -1,14 +1,12 @@
 package sidecar
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // The helper is looked at looks times in Config.Patience.
@@ -26,7 +24,7 @@ type clock struct {
 	last    time.Time     // when it was looked at
 	owed    time.Duration // in which it owed one; time in which gorun itself stood still does not count
 	idle    time.Duration // of that, in which it neither worked nor waited for a CPU
-	cpu     uint64        // ticks that it has used
+	cpu     time.Duration // that it has used
 	stopped int           // looks, up to this one, that found it stopped
 }
 
@@ -86,52 +84,24 @@ func (s *Server) watch() {
 
 // load is what a process does.
 type load struct {
-	stopped  bool   // all of it, by a signal
-	runnable bool   // one of its threads has a CPU or waits for one, or for a disk
-	cpu      uint64 // ticks used
+	stopped  bool          // all of it, by a signal
+	runnable bool          // one of its threads has a CPU or waits for one, or for a disk
+	cpu      time.Duration // used
 }
 
 // loadOf asks the kernel; of a process that is gone it knows nothing.
 func loadOf(pid int) (l load) {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	if text, err := os.ReadFile(dir + "/stat"); err == nil {
-		state, cpu := parseStat(text)
-		l.stopped, l.cpu = state == 'T', cpu
+	if s, ok := proc.Read(dir + "/stat"); ok {
+		l.stopped, l.cpu = s.State == 'T', s.CPU
 	}
 	threads, err := os.ReadDir(dir + "/task")
 	if err != nil {
 		return l
 	}
 	for _, t := range threads {
-		text, err := os.ReadFile(dir + "/task/" + t.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		state, _ := parseStat(text)
-		l.runnable = l.runnable || state == 'R' || state == 'D'
+		s, ok := proc.Read(dir + "/task/" + t.Name() + "/stat")
+		l.runnable = l.runnable || ok && (s.State == 'R' || s.State == 'D')
 	}
 	return l
-}
-
-// parseStat reads the state and the ticks of a line as /proc/PID/stat has it: the
-// name, in parentheses, may hold blanks and parentheses.
-func parseStat(text []byte) (state byte, cpu uint64) {
-	_, rest, ok := bytes.Cut(text, []byte(") "))
-	for ok {
-		var more []byte
-		if _, more, ok = bytes.Cut(rest, []byte(") ")); ok {
-			rest = more
-		}
-	}
-	f := strings.Fields(string(rest))
-	const utime, stime = 11, 12 // of the fields behind the name
-	if len(f) <= stime || len(f[0]) != 1 {
-		return 0, 0
-	}
-	user, err := strconv.ParseUint(f[utime], 10, 64)
-	system, err2 := strconv.ParseUint(f[stime], 10, 64)
-	if err != nil || err2 != nil {
-		return 0, 0
-	}
-	return f[0][0], user + system
 }
