@@ -39,16 +39,16 @@ func limit(root fs.FS, cpus int) string {
 // this process's control group, as far as that is known.
 func OOMKills() int { return oomKills(kernel{}) }
 
-// group is a control group of this process and the mount that shows it.
-type group struct {
-	mount, path string
-	unified     bool
+// A Group is a control group of this process, as a directory below the root of a file system.
+type Group struct {
+	Mount, Path string
+	Unified     bool // of the second version
 }
 
-// groups are the control groups of this process that may hold the controller:
-// of the unified hierarchy, of the old one, or both on a hybrid system.
-func groups(root fs.FS, controller string) []group {
-	var list []group
+// Groups are the control groups of this process that may hold a controller: of the unified
+// hierarchy, of the old one, or both on a hybrid system.
+func Groups(root fs.FS, controller string) []Group {
+	var list []Group
 	for line := range strings.Lines(readFile(root, "proc/self/cgroup")) {
 		// hierarchy:controllers:path, with no controllers for the unified one.
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -56,11 +56,11 @@ func groups(root fs.FS, controller string) []group {
 		switch {
 		case !ok:
 		case id == "0" && controllers == "":
-			list = append(list, group{"sys/fs/cgroup", p, true})
+			list = append(list, Group{UnifiedMount(root), p, true})
 		default:
 			for c := range strings.SplitSeq(controllers, ",") {
 				if c == controller {
-					list = append(list, group{path.Join("sys/fs/cgroup", controller), p, false})
+					list = append(list, Group{path.Join(oldMount, controller), p, false})
 				}
 			}
 		}
@@ -68,26 +68,41 @@ func groups(root fs.FS, controller string) []group {
 	return list
 }
 
+// oldMount has a directory for each controller of the first version, or is the second's.
+const oldMount = "sys/fs/cgroup"
+
+// UnifiedMount is where the second version is: on a hybrid system below the first.
+func UnifiedMount(root fs.FS) string {
+	const hybrid = oldMount + "/unified"
+	if _, err := fs.Stat(root, hybrid+"/cgroup.procs"); err == nil {
+		return hybrid
+	}
+	return oldMount
+}
+
+// Up are a group's directories, from its own to that of the mount, in which a container finds
+// its own limits.
+func (g Group) Up(yield func(dir string) bool) {
+	for dir := path.Clean("/" + g.Path); yield(dir) && dir != "/"; dir = path.Dir(dir) {
+	}
+}
+
 // quota is the least CPU bandwidth that any control group above this process
-// allows, in CPUs; 0 when none limits it. A container that does not see its
-// own path finds its limit at the mount's root, which the walk ends with. at names that group.
+// allows, in CPUs; 0 when none limits it. at names that group.
 func quota(root fs.FS) (least float64, at string) {
-	for _, g := range groups(root, "cpu") {
-		for dir := path.Clean("/" + g.path); ; dir = path.Dir(dir) {
+	for _, g := range Groups(root, "cpu") {
+		for dir := range g.Up {
 			var q float64
-			if g.unified {
-				q = ratio(read(root, g.mount, dir, "cpu.max"), "")
+			if g.Unified {
+				q = ratio(read(root, g.Mount, dir, "cpu.max"), "")
 			} else {
-				q = ratio(read(root, g.mount, dir, "cpu.cfs_quota_us"), read(root, g.mount, dir, "cpu.cfs_period_us"))
+				q = ratio(read(root, g.Mount, dir, "cpu.cfs_quota_us"), read(root, g.Mount, dir, "cpu.cfs_period_us"))
 			}
 			if q > 0 && (least == 0 || q < least) {
-				least, at = q, path.Join(g.mount, dir)
-				if dir == "/" && !g.unified {
-					at = path.Join(g.mount, g.path) // a container's, whose namespace may be the machine's
+				least, at = q, path.Join(g.Mount, dir)
+				if dir == "/" && !g.Unified {
+					at = path.Join(g.Mount, g.Path) // a container's, whose namespace may be the machine's
 				}
-			}
-			if dir == "/" {
-				break
 			}
 		}
 	}
@@ -108,14 +123,14 @@ func ratio(quota, period string) float64 {
 }
 
 func oomKills(root fs.FS) int {
-	for _, g := range groups(root, "memory") {
+	for _, g := range Groups(root, "memory") {
 		file := "memory.events"
-		if !g.unified {
+		if !g.Unified {
 			file = "memory.oom_control"
 		}
 		// A container that does not see its own path is the mount's root.
-		for _, dir := range []string{g.path, "/"} {
-			for line := range strings.Lines(read(root, g.mount, dir, file)) {
+		for _, dir := range []string{g.Path, "/"} {
+			for line := range strings.Lines(read(root, g.Mount, dir, file)) {
 				if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
 					n, _ := strconv.Atoi(strings.TrimSpace(count))
 					return n

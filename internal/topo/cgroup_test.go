@@ -40,6 +40,11 @@ func TestQuota(t *testing.T) {
 			"proc/self/cgroup":      "0::/docker/abc\n",
 			"sys/fs/cgroup/cpu.max": "100000 100000\n",
 		}, 1},
+		{"both hierarchies, the second has the controller", map[string]string{
+			"proc/self/cgroup":                   "4:memory:/m\n0::/a\n",
+			"sys/fs/cgroup/unified/cgroup.procs": "1\n",
+			"sys/fs/cgroup/unified/a/cpu.max":    "250000 100000\n",
+		}, 2.5},
 		{"old hierarchy", map[string]string{
 			"proc/self/cgroup":                         "4:memory:/m\n3:cpu,cpuacct:/j\n",
 			"sys/fs/cgroup/cpu/j/cpu.cfs_quota_us":     "300000\n",

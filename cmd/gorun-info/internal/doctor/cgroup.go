@@ -9,42 +9,6 @@ import (
 	"github.com/gorun-mpi/gorun/internal/topo"
 )
 
-// group is a control group of this process, as a path of View.Root.
-type group struct {
-	mount, path string
-	unified     bool
-}
-
-// unifiedMount is where the second version is mounted: on a hybrid system below
-// the first.
-func (v *View) unifiedMount() string {
-	if _, err := v.stat("sys/fs/cgroup/unified/cgroup.procs"); err == nil {
-		return "sys/fs/cgroup/unified"
-	}
-	return "sys/fs/cgroup"
-}
-
-// groups are those that may hold a controller.
-func (v *View) groups(controller string) []group {
-	var list []group
-	for line := range strings.Lines(v.text("proc/self/cgroup")) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		controllers, p, ok := strings.Cut(rest, ":")
-		switch {
-		case !ok:
-		case id == "0" && controllers == "":
-			list = append(list, group{v.unifiedMount(), p, true})
-		default:
-			for c := range strings.SplitSeq(controllers, ",") {
-				if c == controller {
-					list = append(list, group{path.Join("sys/fs/cgroup", c), p, false})
-				}
-			}
-		}
-	}
-	return list
-}
-
 // bound is the limit that binds first.
 type bound struct {
 	file      string // that says it
@@ -54,23 +18,20 @@ type bound struct {
 // least is the tightest limit of this process's control groups: the one with
 // the least room. The second version and the first call the files differently.
 func (v *View) least(controller, max2, used2, max1, used1 string) (tightest bound, limited bool) {
-	for _, g := range v.groups(controller) {
+	for _, g := range topo.Groups(v.Root, controller) {
 		maxName, usedName := max2, used2
-		if !g.unified {
+		if !g.Unified {
 			maxName, usedName = max1, used1
 		}
-		for dir := path.Clean("/" + g.path); ; dir = path.Dir(dir) {
-			limit, ok := v.number(g.mount, dir, maxName)
+		for dir := range g.Up {
+			limit, ok := v.number(g.Mount, dir, maxName)
 			// The first version's "no limit" is a page short of 2^63.
 			if ok && limit < 1<<62 {
-				used, _ := v.number(g.mount, dir, usedName)
-				b := bound{"/" + path.Join(g.mount, dir, maxName), limit, used}
+				used, _ := v.number(g.Mount, dir, usedName)
+				b := bound{"/" + path.Join(g.Mount, dir, maxName), limit, used}
 				if !limited || b.room() < tightest.room() {
 					tightest, limited = b, true
 				}
-			}
-			if dir == "/" {
-				break
 			}
 		}
 	}
@@ -123,12 +84,12 @@ func groupMemory(_ context.Context, v *View) Finding {
 // killed is how many processes of this one's group have been killed for want of
 // memory.
 func (v *View) killed() (n uint64) {
-	for _, g := range v.groups("memory") {
+	for _, g := range topo.Groups(v.Root, "memory") {
 		file := "memory.events"
-		if !g.unified {
+		if !g.Unified {
 			file = "memory.oom_control"
 		}
-		for line := range strings.Lines(v.text(g.mount, g.path, file)) {
+		for line := range strings.Lines(v.text(g.Mount, g.Path, file)) {
 			if text, found := strings.CutPrefix(line, "oom_kill "); found {
 				kills, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 				if err == nil {
@@ -161,16 +122,16 @@ func groupOwn(_ context.Context, v *View) Finding {
 	version, pure := "version 1", false
 	if text := v.text("sys/fs/cgroup/cgroup.controllers"); text != "" {
 		version, pure = "version 2", true
-	} else if v.unifiedMount() != "sys/fs/cgroup" {
+	} else if topo.UnifiedMount(v.Root) != "sys/fs/cgroup" {
 		version = "versions 1 and 2"
 	}
-	for _, g := range v.groups("pids") {
-		if !g.unified && pure {
+	for _, g := range topo.Groups(v.Root, "pids") {
+		if !g.Unified && pure {
 			continue
 		}
-		dir := path.Join("/", g.mount, g.path)
+		dir := path.Join("/", g.Mount, g.Path)
 		if _, err := v.stat(dir); err != nil {
-			dir = "/" + g.mount // a container sees its own group as the root
+			dir = "/" + g.Mount // a container sees its own group as the root
 		}
 		if _, err := v.stat(dir); err != nil {
 			continue
