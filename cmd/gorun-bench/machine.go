@@ -5,10 +5,12 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/internal/yardstick"
 )
 
 // thisMachine describes where the ranks run; what cannot be found stays empty.
@@ -24,6 +26,8 @@ func thisMachine() machine {
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 	}
+	c, us := yardstick.Take(), func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+	m.Costs = &costs{us(c.Call), us(c.Fault), us(c.Hand), us(c.Line), us(c.Fork)}
 	return m
 }
 

@@ -95,5 +95,9 @@ func (o *outputs) write(out io.Writer, h *header, rows []row, p *params) error {
 		}
 	}
 	errs = append(errs, writeTable(out, rows), writeNotes(out, rows, p.verbose))
+	if c := h.Machine.Costs; c != nil {
+		_, err := fmt.Fprintf(out, "This machine takes for %s.\n", c)
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }

@@ -48,7 +48,7 @@ func newParser() (*doca.Parser, *params) {
 	parser.String(&p.countList, doca.Flag{Long: "np", Short: 'n', Value: "LIST", Check: p.checkCounts,
 		Help: "numbers of ranks: 2,4 or 2:16 (default: 2; with --quick 2,4)"})
 	parser.String(&p.sizeList, doca.Flag{Long: "sizes", Short: 'm', Value: "LIST", Check: p.checkSizes,
-		Help: "sizes of a message, vector or block in bytes: 8,1K,64K or 8:1M or 8:1M*4 (default: 8,1K,64K,256K,1M)"})
+		Help: "sizes of a message, vector or block in bytes: 8,1K,64K or 8:1M or 8:1M*4 (default: 8,1K,4K,8K,16K,32K,64K,256K,1M)"})
 	parser.String(&p.typ, doca.Flag{Long: "type", Short: 't', Value: "TYPE", Check: p.checkType,
 		Help: "element type of reductions: " + typeNames + " (default float)"})
 	parser.String(&p.memoryList, doca.Flag{Long: "memory", Value: "LIST", Check: p.checkMemory,
@@ -310,7 +310,7 @@ func (p *params) settle() error {
 			p.benchmarkList = "collectives"
 		}
 	}
-	p.sizeList = cmp.Or(p.sizeList, "8,1K,64K,256K,1M")
+	p.sizeList = cmp.Or(p.sizeList, "8,1K,4K,8K,16K,32K,64K,256K,1M")
 	chosen, err := p.selected()
 	for _, b := range chosen {
 		p.list(b, p.sizeList)

@@ -35,6 +35,31 @@ type machine struct {
 	Kernel string `json:"kernel"`
 	Memory int64  `json:"memory_bytes"`
 	System string `json:"system,omitempty"` // the distribution
+	Costs  *costs `json:"costs,omitempty"`  // nil: of an older file
+}
+
+// costs are what the machine charged when the session began, by which figures of two machines
+// can be read beside each other. 0: not measured.
+type costs struct {
+	Call  float64 `json:"system_call_us"`
+	Fault float64 `json:"page_fault_us"`
+	Hand  float64 `json:"pipe_round_us"`
+	Line  float64 `json:"cache_line_round_us"`
+	Fork  float64 `json:"process_us"`
+}
+
+func (c *costs) String() string {
+	var list []string
+	for _, one := range []struct {
+		what string
+		us   float64
+	}{{"a system call", c.Call}, {"the first touch of a page", c.Fault}, {"a cache line to another CPU and back", c.Line},
+		{"a byte through a pipe to another thread and back", c.Hand}, {"a process", c.Fork}} {
+		if one.us > 0 {
+			list = append(list, fmt.Sprintf("%s %.3g us", one.what, one.us))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // A row is one object of the results: a system's figures for one benchmark,

@@ -214,3 +214,20 @@ func TestJSON(t *testing.T) {
 		}
 	}
 }
+
+// What a machine takes is told with three digits; what could not be measured is left out.
+func TestCosts(t *testing.T) {
+	c := costs{Call: 0.1764, Fault: 1.958, Hand: 26.23, Fork: 789.95}
+	want := "a system call 0.176 us, the first touch of a page 1.96 us, a byte through a pipe to another thread and back 26.2 us, a process 790 us"
+	if got := c.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	files := outputs{}
+	var out strings.Builder
+	if err := files.write(&out, &header{Machine: machine{Costs: &c}}, nil, &params{}); err != nil || !strings.HasSuffix(out.String(), "This machine takes for "+want+".\n") {
+		t.Errorf("the output ends with %q, %v", out.String(), err)
+	}
+	if c := thisMachine().Costs; c == nil || c.Call <= 0 || c.Fork <= 0 {
+		t.Errorf("of this machine: %+v", c)
+	}
+}

@@ -1,12 +1,9 @@
 package testenv
 
 import (
-	"os"
-	"os/exec"
-	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gorun-mpi/gorun/internal/yardstick"
 )
 
 // Limit is how long a test waits for something before it takes it for hung: d, stretched
@@ -34,47 +31,7 @@ const (
 // slowness is how many times as much a system call, a hand-over between threads or a
 // process costs here and now: the worst of the three.
 func slowness() float64 {
-	const calls, hands, forks = 1000, 20, 3
-	call := each(calls, func() { unix.Getppid() })
-	there, back := pipe(), pipe()
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		for b := make([]byte, 1); ; {
-			if n, _ := unix.Read(there[0], b); n != 1 {
-				unix.Close(there[0])
-				unix.Close(back[1])
-				return
-			}
-			_, _ = unix.Write(back[1], b)
-		}
-	}()
-	b := make([]byte, 1)
-	hand := each(hands, func() {
-		_, _ = unix.Write(there[1], b)
-		_, _ = unix.Read(back[0], b)
-	})
-	unix.Close(there[1])
-	_, _ = unix.Read(back[0], b) // its other end is closed by the thread, which is done then
-	unix.Close(back[0])
-	fork := each(forks, func() { _ = exec.Command("/bin/true").Run() })
-	return max(ratio(call, usualCall), ratio(hand, usualHand), ratio(fork, usualFork))
-}
-
-func pipe() (p [2]int) {
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		panic(os.NewSyscallError("pipe2", err))
-	}
-	return p
-}
-
-// each is what one of n calls took.
-func each(n int, f func()) time.Duration {
-	begin := time.Now()
-	for range n {
-		f()
-	}
-	return time.Since(begin) / time.Duration(n)
+	return max(ratio(yardstick.Call(), usualCall), ratio(yardstick.Hand(), usualHand), ratio(yardstick.Fork(), usualFork))
 }
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
