@@ -119,9 +119,13 @@ func cqRecvOverrun(r *rig, a, b *side) {
 		l.send(unsignaled(send(i, src.sge(0, 8))))
 	}
 	l.send(send(last, src.sge(0, 8)))
-	// A device may notice only when somebody looks. The sends may have failed.
-	for a.next(a.scq).WRID != last {
-	}
+	// A device may notice only when somebody looks. A queue pair that it has taken along
+	// answers no more, and the sends behind fail when their retries are spent: not waited for.
+	r.until("the overrun, or the last send", func() bool {
+		wc, ok := a.poll(a.scq)
+		return ok && wc.WRID == last || l.qb.State() == rdma.StateErr
+	})
+	r.close(l.qa)
 	b.broken(rcq)
 	b.state(l.qb, rdma.StateErr)
 	b.state(other.qb, rdma.StateErr)

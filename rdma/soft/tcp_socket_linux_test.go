@@ -44,3 +44,27 @@ func TestNearLinksAreNotPaced(t *testing.T) {
 		}
 	}
 }
+
+// Neither end of a connection waits with what it has to say, not even in the handshake.
+func TestConnectionsSendAtOnce(t *testing.T) {
+	l, at, err := listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dialed, err := dial(at.String(), time.Minute, func(*os.File) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialed.Close()
+	accepted, err := accept(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	for end, c := range map[string]*os.File{"dialled": dialed, "accepted": accepted} {
+		if on, err := unix.GetsockoptInt(int(c.Fd()), unix.IPPROTO_TCP, unix.TCP_NODELAY); err != nil || on == 0 {
+			t.Errorf("the %s end has TCP_NODELAY %d, %v; want it set", end, on, err)
+		}
+	}
+}
