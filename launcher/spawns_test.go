@@ -177,7 +177,8 @@ func TestSpawnedRankFails(t *testing.T) {
 			t.Run(way.name+" "+name, func(t *testing.T) {
 				testenv.NoLeaks(t)
 				// The others wait for what will not come.
-				job := Job{Argv: spawner(t, steps(spawn(3, append(c.steps, "sleep=20000")...), []string{"sleep=20000"})...), NP: 2}
+				job := Job{Argv: spawner(t, steps(spawn(3, append(c.steps, "sleep=20000")...), []string{"sleep=20000"})...), NP: 2,
+					Grace: 100 * time.Millisecond} // five times that after an end without MPI_Finalize
 				overAgents(t, &job, way.hosts)
 				r, stdout, stderr, err := runJob(t, job)
 				if err != nil || r.Cause == nil || r.ExitStatus != c.status {

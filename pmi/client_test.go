@@ -101,6 +101,9 @@ func TestUniverseAndAppNum(t *testing.T) {
 func TestPutBarrierGet(t *testing.T) {
 	for name, hostOf := range placements {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && len(hostOf) > 50 {
+				t.Skip("as many in one process are awake and take turns for seconds; TestAllGather has them")
+			}
 			testenv.NoLeaks(t)
 			ctx := testenv.Deadline(t, 5*time.Minute)
 			j := newTestJob(t, hostOf, NewMemStore(hostsOf(hostOf)))

@@ -224,7 +224,11 @@ func TestCrowdedRanksSendNoLetters(t *testing.T) {
 // The whole suite over dynamic connections.
 func TestSuiteOverBudget(t *testing.T) {
 	testenv.NoLeaks(t)
-	for _, n := range []int{2, 3, 5, 8} {
+	sizes := []int{2, 3, 5, 8}
+	if testing.Short() {
+		sizes = sizes[:3]
+	}
+	for _, n := range sizes {
 		for _, verbs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("n=%d/verbs=%v", n, verbs), func(t *testing.T) {
 				overBudget(t, n, 0, verbs, suite(dose{[]layout{layouts[n%6]}, []numeric{numerics[n%7]}, []int{3, 1200, large}, false}, uint64(n)))

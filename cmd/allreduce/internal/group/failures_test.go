@@ -57,6 +57,7 @@ func TestMismatchIsRefusedWithBothConfigurations(t *testing.T) {
 }
 
 func TestIncompleteGroupsSayWhoIsMissing(t *testing.T) {
+	testenv.NoLeaks(t)
 	gone := listen(t)
 	nobody := gone.Addr().String()
 	gone.Close()
@@ -75,7 +76,7 @@ func TestIncompleteGroupsSayWhoIsMissing(t *testing.T) {
 		{"an offloaded client without a daemon", []member{{kind: Offloaded}}, nobody, [][]string{{"no daemon has answered at " + nobody + " within 1s (--connect-timeout): connection refused"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			testenv.NoLeaks(t)
+			t.Parallel() // each waits for a second
 			all := options(t, config(10, "int", "sum", Auto), nil, c.members)
 			for i := range all {
 				all[i].Timeout = time.Second
