@@ -187,17 +187,21 @@ func TestRanksWithoutProcessVM(t *testing.T) {
 		who, device string
 		hosts       []int
 		foreign     bool
+		long        bool // left to make test-long-rank
 	}{
-		{"all", "", []int{3}, false},
-		{"all", "soft0", []int{3}, false},
-		{"all", "", []int{3}, true},
-		{"all", "", []int{2, 1}, false},
-		{"first", "", []int{3}, false},
-		{"last", "", []int{3}, false},
-		{"last", "soft0", []int{3}, false},
-		{"foreigner", "", []int{3}, false},
-		{"foreigner", "soft0", []int{3}, false},
+		{"all", "", []int{3}, false, false},
+		{"all", "soft0", []int{3}, false, true},
+		{"all", "", []int{3}, true, true},
+		{"all", "", []int{2, 1}, false, false},
+		{"first", "", []int{3}, false, false},
+		{"last", "", []int{3}, false, false},
+		{"last", "soft0", []int{3}, false, false},
+		{"foreigner", "", []int{3}, false, false},
+		{"foreigner", "soft0", []int{3}, false, false},
 	} {
+		if tt.long && testing.Short() {
+			continue
+		}
 		t.Run(fmt.Sprintf("%s,device=%s,hosts=%d,foreign=%t", tt.who, tt.device, len(tt.hosts), tt.foreign), func(t *testing.T) {
 			if tt.who == "foreigner" && namespaces != nil {
 				testenv.Unsupported(t, "no user namespaces: "+namespaces.Error())
