@@ -92,11 +92,21 @@ func (c *Comm) fail(op string, peer int, err error) error {
 }
 
 // typed adds to the error of a message that did not fit what its buffer is made of.
-func typed(err error, t *datatype.Type) error {
+func (c *Comm) typed(err error, t *datatype.Type) error {
+	if te, ok := errors.AsType[*p2p.TypeError](err); ok {
+		return c.mistyped(te)
+	}
 	if te, ok := errors.AsType[*p2p.TruncateError](err); ok {
 		te.Type, te.Elem = t.String(), t.Size()
 	}
 	return err
+}
+
+// mistyped is the error of a message that a receive of another type has met.
+func (c *Comm) mistyped(e *p2p.TypeError) error {
+	sent := datatype.MarkName(e.Message)
+	return badClass(ClassType, "rank %d has sent %s with tag %d, and this receive is of %s: receive %s, or bytes, which match every type",
+		c.rankOf(e.Source), sent, e.Tag, datatype.MarkName(e.Buffer), sent)
 }
 
 // failCollective is fail for an error of the collectives: unless it was a

@@ -29,6 +29,25 @@ func (c *Comm) envelope(context uint32, peer, tag int, wild bool) (match.Envelop
 	return e, world, nil
 }
 
+// outbound checks a send of a buffer and makes its message's envelope; inbound that of a receive.
+func (c *Comm) outbound(b *Buffer, dst, tag int) (e match.Envelope, to int, err error) {
+	if e, to, err = c.envelope(c.userContext(), dst, tag, false); err == nil {
+		if err = b.check(c.world, toRead); err == nil {
+			e.Type = b.core().Mark()
+		}
+	}
+	return e, to, err
+}
+
+func (c *Comm) inbound(b *Buffer, src, tag int) (want match.Envelope, err error) {
+	if want, _, err = c.envelope(c.userContext(), src, tag, true); err == nil {
+		if err = b.check(c.world, toWrite); err == nil {
+			want.Type = b.core().Mark()
+		}
+	}
+	return want, err
+}
+
 // status is the status of a message that came into b, in the communicator's ranks.
 // Statuses are filled in where they are wanted, a word at a time: copies of what was
 // just written in smaller pieces wait for those stores.
@@ -52,10 +71,7 @@ func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mod
 		return c.fail(op, -1, err)
 	}
 	w := c.world
-	e, to, err := c.envelope(c.userContext(), dst, tag, false)
-	if err == nil {
-		err = b.check(w, toRead)
-	}
+	e, to, err := c.outbound(b, dst, tag)
 	switch {
 	case err != nil:
 		err = c.fail(op, -1, err)
@@ -84,10 +100,7 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (status Status
 		return Status{}, c.fail("recv", -1, err)
 	}
 	w := c.world
-	want, _, err := c.envelope(c.userContext(), src, tag, true)
-	if err == nil {
-		err = b.check(w, toWrite)
-	}
+	want, err := c.inbound(b, src, tag)
 	switch {
 	case err != nil:
 		err = c.fail("recv", -1, err)
@@ -100,7 +113,7 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (status Status
 		w.arrived(b, packed, st.Bytes)
 		c.status(&status, st, b)
 		if err != nil {
-			err = c.fail("recv", src, typed(err, b.core()))
+			err = c.fail("recv", src, c.typed(err, b.core()))
 		}
 	}
 	w.leave()
@@ -114,16 +127,10 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 	}
 	defer c.world.leave()
 	w := c.world
-	e, to, err := c.envelope(c.userContext(), dst, sendTag, false)
+	e, to, err := c.outbound(send, dst, sendTag)
 	var want match.Envelope
 	if err == nil {
-		want, _, err = c.envelope(c.userContext(), src, recvTag, true)
-	}
-	if err == nil {
-		err = send.check(w, toRead)
-	}
-	if err == nil {
-		err = recv.check(w, toWrite)
+		want, err = c.inbound(recv, src, recvTag)
 	}
 	replace := send == recv
 	if err == nil && !replace && send.solid() && recv.solid() && overlap(send.bytes(), recv.bytes()) {
@@ -159,7 +166,7 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 		c.status(&status, st, recv)
 	}
 	if err != nil {
-		err = c.fail(op, peer, typed(err, recv.core()))
+		err = c.fail(op, peer, c.typed(err, recv.core()))
 	}
 	return status, err
 }

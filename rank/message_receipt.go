@@ -72,5 +72,5 @@ func (r *request) outcome(st *Status) error {
 		}
 		return nil
 	}
-	return c.fail(r.op, r.receipt.peer, typed(err, r.receipt.core))
+	return c.fail(r.op, r.receipt.peer, c.typed(err, r.receipt.core))
 }

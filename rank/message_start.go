@@ -56,7 +56,7 @@ func (m *message) start() (err error) {
 		m.op, err = w.messages.Isend(data, w.regions.find(data), m.envelope, m.to, m.mode)
 	case m.matched != nil:
 		data, m.packing = w.incoming(&m.buf)
-		m.op, err = w.messages.Imrecv(m.matched, data, w.regions.find(data))
+		m.op, err = w.messages.Imrecv(m.matched, data, w.regions.find(data), m.buf.core().Mark())
 	default:
 		data, m.packing = w.incoming(&m.buf)
 		m.op, err = w.messages.Irecv(data, w.regions.find(data), m.envelope, m.comm.ranks)
@@ -97,7 +97,7 @@ func (m *message) finish(status *Status) error {
 		return nil
 	}
 	if !m.sends { // a buffered send has no buffer of the caller's any more
-		err = typed(err, m.buf.core())
+		err = c.typed(err, m.buf.core())
 	}
 	return c.fail(m.name, m.peer, err)
 }
@@ -122,10 +122,7 @@ func (c *Comm) sending(name string, b *Buffer, dst, tag int, mode p2p.Mode) (*re
 	if err := c.enterShort(); err != nil {
 		return nil, c.fail(name, -1, err)
 	}
-	e, to, err := c.envelope(c.userContext(), dst, tag, false)
-	if err == nil {
-		err = b.check(c.world, toRead)
-	}
+	e, to, err := c.outbound(b, dst, tag)
 	if err != nil {
 		err = c.fail(name, -1, err)
 		c.world.leave()
@@ -147,10 +144,7 @@ func (c *Comm) receiving(name string, b *Buffer, src, tag int) (*request, error)
 	if err := c.enterShort(); err != nil {
 		return nil, c.fail(name, -1, err)
 	}
-	want, _, err := c.envelope(c.userContext(), src, tag, true)
-	if err == nil {
-		err = b.check(c.world, toWrite)
-	}
+	want, err := c.inbound(b, src, tag)
 	if err != nil {
 		err = c.fail(name, -1, err)
 		c.world.leave()
@@ -184,10 +178,7 @@ func (c *Comm) isend(name string, b *Buffer, dst, tag int, mode p2p.Mode) (Reque
 		return Request{}, c.fail(name, -1, err)
 	}
 	w := c.world
-	e, to, err := c.envelope(c.userContext(), dst, tag, false)
-	if err == nil {
-		err = b.check(w, toRead)
-	}
+	e, to, err := c.outbound(b, dst, tag)
 	var q Request
 	switch {
 	case err != nil:
@@ -206,10 +197,7 @@ func (c *Comm) irecv(name string, b *Buffer, src, tag int) (Request, error) {
 		return Request{}, c.fail(name, -1, err)
 	}
 	w := c.world
-	want, _, err := c.envelope(c.userContext(), src, tag, true)
-	if err == nil {
-		err = b.check(w, toWrite)
-	}
+	want, err := c.inbound(b, src, tag)
 	var q Request
 	switch {
 	case err != nil:

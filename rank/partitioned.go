@@ -2,6 +2,7 @@ package rank
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/gorun-mpi/gorun/rank/internal/match"
@@ -253,7 +254,7 @@ func (p *partitioned) post() {
 		if p.bad == nil {
 			into = p.piece(i)
 		}
-		op, err := w.messages.Irecv(into, w.regions.find(into), match.Envelope{Context: p.comm.partContext(), Source: int32(p.to), Tag: int32(p.base + i)}, p.comm.ranks)
+		op, err := w.messages.Irecv(into, w.regions.find(into), match.Envelope{Context: p.comm.partContext(), Source: int32(p.to), Tag: int32(p.base + i), Type: p.buf.core().Mark()}, p.comm.ranks)
 		p.begun[i], p.ops[i] = true, op
 		if err != nil {
 			p.end(i, err)
@@ -282,7 +283,7 @@ func (p *partitioned) ready(i int) error {
 		p.buf.core().Pack(out, p.buf.mem, i*len(out))
 	}
 	p.begun[i] = true
-	env := match.Envelope{Context: p.comm.partContext(), Source: int32(w.rank), Tag: int32(p.base + i)}
+	env := match.Envelope{Context: p.comm.partContext(), Source: int32(w.rank), Tag: int32(p.base + i), Type: p.buf.core().Mark()}
 	op, err := w.messages.Isend(out, w.regions.find(out), env, p.to, p2p.Standard)
 	if p.ops[i] = op; err != nil {
 		p.end(i, err)
@@ -390,6 +391,10 @@ func (p *partitioned) finish(st *Status) error {
 		st.Cancelled = true
 		return nil
 	default:
+		if te, ok := errors.AsType[*p2p.TypeError](err); ok {
+			te.Tag = p.tag // not that of a partition
+			err = c.mistyped(te)
+		}
 		return c.fail(p.request.op, p.peer, err)
 	}
 }

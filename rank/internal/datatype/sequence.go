@@ -37,6 +37,23 @@ func (t *Type) Uniform() (b Basic, n int, ok bool) {
 	return t.order.basic, t.order.count, t.order.parts == nil && t.size > 0
 }
 
+// Mark tells in a message of what basic type it is, 0: of several, or of bytes, which match all. [MarkName] is
+// its name.
+func (t *Type) Mark() uint8 {
+	if t.order.parts != nil || t.size == 0 || t.order.basic == Uint8 {
+		return 0
+	}
+	return uint8(t.order.basic) + 1
+}
+
+// MarkName is the name of a mark that may have come from anywhere.
+func MarkName(mark uint8) string {
+	if mark == 0 || mark > uint8(basics) {
+		return "bytes"
+	}
+	return Basic(mark - 1).String()
+}
+
 // Elements is how many whole basic types the first n bytes of packed items hold;
 // false when the last is not whole (MPI_Get_elements).
 func (t *Type) Elements(n int) (elements int, whole bool) {

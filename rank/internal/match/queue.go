@@ -25,11 +25,12 @@ package match
 // Any leaves the source or the tag of a receive open.
 const Any = -1
 
-// An Envelope is what matching looks at.
+// An Envelope is what matching looks at, and the type of the data, at which it does not.
 type Envelope struct {
 	Context uint32
 	Source  int32
 	Tag     int32
+	Type    uint8 // a number that sender and receiver agree on, 0: any
 }
 
 // takes tells whether a receive with envelope r fits a message with envelope m.
@@ -122,11 +123,11 @@ func (q *Queue[R, M]) Peek(want Envelope) *Message[M] {
 	return nil
 }
 
-// Next is the message after m of the same source that has m's envelope, nil when
-// there is none.
+// Next is the message after m that a receive would take which names the source and the tag of m,
+// nil when there is none.
 func (q *Queue[R, M]) Next(m *Message[M]) *Message[M] {
 	for n := m.bySource.next; n != nil; n = n.bySource.next {
-		if n.Envelope == m.Envelope {
+		if m.takes(&n.Envelope) {
 			return n
 		}
 	}

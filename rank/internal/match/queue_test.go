@@ -48,7 +48,7 @@ func TestQueueAgainstObviousVersion(t *testing.T) {
 		for step := range 400 {
 			switch rnd.IntN(8) {
 			case 0, 1, 2:
-				e := Envelope{uint32(rnd.IntN(2)), open(sources), open(3)}
+				e := Envelope{uint32(rnd.IntN(2)), open(sources), open(3), uint8(step)}
 				r := &Receive[int]{Envelope: e, Value: step}
 				var got *Message[int]
 				if rnd.IntN(2) == 0 { // a probe first, as those do who look before they take
@@ -68,7 +68,7 @@ func TestQueueAgainstObviousVersion(t *testing.T) {
 					t.Fatalf("seed %d step %d: Posted() = %v after Post gave %v", seed, step, r.Posted(), got)
 				}
 			case 3, 4, 5:
-				e := Envelope{uint32(rnd.IntN(2)), int32(rnd.IntN(sources)), int32(rnd.IntN(3))}
+				e := Envelope{uint32(rnd.IntN(2)), int32(rnd.IntN(sources)), int32(rnd.IntN(3)), uint8(step)}
 				got := q.First(e)
 				if rnd.IntN(2) == 0 {
 					got = q.Arrive(e)

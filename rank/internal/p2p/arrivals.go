@@ -52,8 +52,8 @@ func (in *inbound) peek(want match.Envelope) *Message {
 
 // Imrecv starts to receive a message that Mprobe or Improbe has given, into buf,
 // which is the operation's until that is done. The message must not be used
-// afterwards.
-func (in *inbound) Imrecv(m *Message, buf []byte, mr rdma.MR) (*Op, error) {
+// afterwards. typ is as in match.Envelope.
+func (in *inbound) Imrecv(m *Message, buf []byte, mr rdma.MR, typ uint8) (*Op, error) {
 	if in.failures.err != nil {
 		return nil, in.failures.err
 	}
@@ -67,6 +67,7 @@ func (in *inbound) Imrecv(m *Message, buf []byte, mr rdma.MR) (*Op, error) {
 	}
 	o := in.ops.newOp()
 	o.Envelope, o.buf, o.mr = m.Envelope, buf, mr
+	o.Type = typ
 	if in.claimKept(m) {
 		in.consume(o, m)
 		return o, nil
@@ -79,7 +80,7 @@ func (in *inbound) Imrecv(m *Message, buf []byte, mr rdma.MR) (*Op, error) {
 // accept gives a message to the receive that waits for it, or keeps it. It tells
 // whether the credit is the peer's again already.
 func (in *inbound) accept(p *peer, h *header, payload []byte) (credit bool) {
-	env := match.Envelope{Context: h.context, Source: p.rank, Tag: h.tag}
+	env := match.Envelope{Context: h.context, Source: p.rank, Tag: h.tag, Type: h.typ}
 	if r := in.ops.matches.First(env); r != nil {
 		if h.kind == announce && !in.rings.claimTicket(p, h) {
 			in.chores.answer(p, refused, h.id)
@@ -266,8 +267,14 @@ func (in *inbound) consume(o *Op, m *match.Message[arrival]) {
 	in.release(m)
 }
 
-// deliver ends a receive with a message that is at hand.
+// deliver ends a receive with a message that is at hand. One of another type is lost, and leaves the
+// memory as it was.
 func (in *inbound) deliver(o *Op, env match.Envelope, payload []byte) {
+	if differ(o.Type, env.Type) && len(payload) > 0 {
+		o.st.Source, o.st.Tag, o.st.Bytes = int(env.Source), int(env.Tag), 0
+		o.state, o.err = done, &TypeError{int(env.Source), int(env.Tag), env.Type, o.Type}
+		return
+	}
 	n, length := copy(o.buf, payload), len(payload)
 	if in.rest.bytes > 0 {
 		length += in.rest.bytes

@@ -133,7 +133,7 @@ func TestFloodInOrder(t *testing.T) {
 			case 1:
 				var m *Message
 				if m, st, err = p.Mprobe(ctx, want(source, tag), nil); err == nil {
-					if o, err = p.Imrecv(m, b[:st.Bytes], nil); err == nil {
+					if o, err = p.Imrecv(m, b[:st.Bytes], nil, 0); err == nil {
 						err = p.finish(ctx, o)
 					}
 				}

@@ -6,6 +6,7 @@ import "encoding/binary"
 //
 //	0    1      4     8         12   16       24        32    36     40
 //	kind source tag   context   id   length   address   key   word
+//	                            type: its highest byte
 //	|- eager, eagerSync,
 //	   finished, refused,
 //	   gone                         -|
@@ -37,7 +38,8 @@ type header struct {
 	source  uint32 // the sender's rank, of 24 bits
 	tag     int32
 	context uint32
-	id      uint32 // announce, eagerSync, landedSync, finished, granted, refused: the sender's operation
+	typ     uint8  // of a message's data: match.Envelope.Type
+	id      uint32 // announce, eagerSync, landedSync, finished, granted, refused: the sender's operation, of 24 bits
 	length  uint64 // announce, granted, landed
 	address uint64
 	key     uint32
@@ -63,7 +65,7 @@ func (h *header) size() int {
 
 // put writes h into b and gives its size.
 func (h *header) put(b []byte) int {
-	putEager(b, h.kind, h.source, h.tag, h.context, h.id)
+	putEager(b, h.kind, h.source, h.tag, h.context, typedID(h.typ, h.id))
 	size := h.size()
 	if size == announceHeader {
 		binary.LittleEndian.PutUint64(b[16:], h.length)
@@ -73,6 +75,11 @@ func (h *header) put(b []byte) int {
 	}
 	return size
 }
+
+// typedID is a message's type and the number of its operation, which leaves the highest byte free, as they travel.
+func typedID(typ uint8, number uint32) uint32 { return uint32(typ)<<24 | number }
+
+func splitID(id uint32) (typ uint8, number uint32) { return uint8(id >> 24), id & (1<<24 - 1) }
 
 // putEager writes the part of a header that all have, and is all of an eager one. It gives the size of that.
 func putEager(b []byte, what kind, source uint32, tag int32, context, id uint32) int {
@@ -92,7 +99,7 @@ func (h *header) parse(b []byte) bool {
 	h.kind, h.source = kind(first), first>>8
 	h.tag = int32(binary.LittleEndian.Uint32(b[4:]))
 	h.context = binary.LittleEndian.Uint32(b[8:])
-	h.id = binary.LittleEndian.Uint32(b[12:])
+	h.typ, h.id = splitID(binary.LittleEndian.Uint32(b[12:]))
 	switch h.kind {
 	case eager, eagerSync:
 		return h.tag >= 0

@@ -8,6 +8,9 @@ func TestHeaderRoundTrip(t *testing.T) {
 		h    header
 	}{
 		{"eager", header{kind: eager, source: 1<<24 - 1, tag: 1<<31 - 1, context: 1<<32 - 1}},
+		{"eager of a type", header{kind: eager, tag: 3, typ: 255}},
+		{"eagerSync of a type", header{kind: eagerSync, typ: 3, id: 1<<24 - 1}},
+		{"announce of a type", header{kind: announce, typ: 128, id: 1, length: 3}},
 		{"announce", header{kind: announce, tag: 3, context: 4, id: 5, length: 1 << 40, address: 1<<64 - 1, key: 7}},
 		{"finished", header{kind: finished, id: 0xffffff}},
 		{"granted", header{kind: granted, id: 0xffffff, length: 1 << 20, address: 1<<64 - 1, key: 7}},

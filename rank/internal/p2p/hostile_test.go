@@ -93,7 +93,7 @@ func TestScribbledMemory(t *testing.T) {
 				_ = p.Send(short, own[:n*n*5000], nil, p.env(1), 1)
 			}
 			if m, _, ok, _ := p.Improbe(env, nil); ok {
-				if o, err := p.Imrecv(m, own[:], nil); err == nil {
+				if o, err := p.Imrecv(m, own[:], nil, 0); err == nil {
 					_ = p.Wait(short, o)
 					p.Abandon(o)
 				}

@@ -114,7 +114,7 @@ func (p *member) take(t *testing.T) {
 			if st.Bytes < 0 {
 				t.Errorf("a message of %d bytes", st.Bytes)
 			}
-			if o, err := p.Imrecv(m, room, nil); err == nil {
+			if o, err := p.Imrecv(m, room, nil, 0); err == nil {
 				_ = p.Wait(ended, o)
 				p.Abandon(o)
 			}

@@ -13,7 +13,7 @@ const (
 type line struct {
 	word  uint64 // see pack
 	route uint64 // tag << 32 | context
-	id    uint64 // the sender's operation
+	id    uint64 // the sender's operation, and the type of the data: typedID
 	data  [lineData]byte
 }
 

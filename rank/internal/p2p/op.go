@@ -40,6 +40,20 @@ func (e *TruncateError) Error() string {
 	return fmt.Sprintf("a message of %d bytes does not fit the receive buffer of %d bytes", e.Message, e.Buffer)
 }
 
+// A TypeError reports a message of another type than its receive. Types are numbers of the caller,
+// which knows their names and adds them.
+type TypeError struct {
+	Source, Tag     int // of the message; its source in the world
+	Message, Buffer uint8
+}
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("a message of type %d from rank %d with tag %d met a receive of type %d", e.Message, e.Source, e.Tag, e.Buffer)
+}
+
+// differ tells whether data of one type must not be received as another; 0 is any.
+func differ(a, b uint8) bool { return a != b && a != 0 && b != 0 }
+
 // A state is how far an operation is.
 //
 //	send      queued --its message leaves--> done

@@ -105,7 +105,7 @@ func (pr *progress) takes(from uint64, slot int, wc *rdma.WC) bool {
 	p := &pr.peers[from]
 	c, at := pr.pool.slot(slot)
 	b := c.mem[at : at+int(wc.ByteLen)]
-	env := match.Envelope{Context: binary.LittleEndian.Uint32(b[8:]), Source: int32(from), Tag: int32(binary.LittleEndian.Uint32(b[4:]))}
+	env := match.Envelope{Context: binary.LittleEndian.Uint32(b[8:]), Source: int32(from), Tag: int32(binary.LittleEndian.Uint32(b[4:])), Type: b[15]}
 	if binary.LittleEndian.Uint32(b) != uint32(eager)|uint32(from)<<8 || env.Tag < 0 || p.QP == nil {
 		return false
 	}
@@ -301,7 +301,7 @@ func (pr *progress) short(p *peer, n int, ln *line) {
 		pr.incoming(p, eager, n, ln)
 		return
 	}
-	env := match.Envelope{Context: uint32(ln.route), Source: p.rank, Tag: int32(ln.route >> 32)}
+	env := match.Envelope{Context: uint32(ln.route), Source: p.rank, Tag: int32(ln.route >> 32), Type: uint8(ln.id >> 24)}
 	r := pr.ops.matches.Arrive(env)
 	if r == nil {
 		pr.incoming(p, eager, n, ln)
@@ -343,7 +343,8 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 	}
 	var h header
 	var payload []byte
-	h.tag, h.context, h.id = int32(ln.route>>32), uint32(ln.route), uint32(ln.id)
+	h.tag, h.context = int32(ln.route>>32), uint32(ln.route)
+	h.typ, h.id = splitID(uint32(ln.id))
 	h.kind = what
 	slot := -1
 	switch what {

@@ -108,6 +108,9 @@ func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {
 		in.ops.complete(o, p.Err())
 		return
 	}
+	if differ(o.Type, env.Type) && h.length > 0 {
+		o.length, o.st.Bytes, o.err = 0, 0, &TypeError{int(env.Source), int(env.Tag), env.Type, o.Type}
+	}
 	if o.length == 0 {
 		in.chores.answer(p, finished, o.id)
 		in.ops.complete(o, o.err)
@@ -214,7 +217,7 @@ func (out *outbound) announce(p *peer, o *Op) bool {
 	p.outstanding++
 	o.temp, o.state, o.number = temp, sent, number
 	if p.far == nil {
-		h := header{kind: announce, source: uint32(out.rank), tag: o.Tag, context: o.Context, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
+		h := header{kind: announce, source: uint32(out.rank), tag: o.Tag, context: o.Context, typ: o.Type, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
 		if out.links.isPath(p) {
 			h.word, _ = out.memory.hold(p, number) // there is one for each that is outstanding
 		}
@@ -241,7 +244,7 @@ func (s *rings) announce(p *peer, o *Op, number, key uint32) bool {
 	s.tickets[t].moved = 0
 	// Before the line that names it, which is a release too.
 	arch.StoreRelease64(&s.tickets[t].state, ticketWord(s.generation, ticketOpen))
-	if !s.put(p, announce, uint64(uint32(o.Tag))<<32|uint64(o.Context), uint64(number), data[:]) {
+	if !s.put(p, announce, uint64(uint32(o.Tag))<<32|uint64(o.Context), uint64(typedID(o.Type, number)), data[:]) {
 		return false
 	}
 	s.freeTickets = s.freeTickets[:last]

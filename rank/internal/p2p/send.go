@@ -163,6 +163,7 @@ func (out *outbound) ship(p *peer, o *Op) bool {
 
 // sendShort sends a message of at most l.eager bytes; false: there is no room.
 func (out *outbound) sendShort(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
+	number = typedID(env.Type, number)
 	if p.far != nil {
 		return out.rings.sendMapped(p, what, buf, env, number)
 	}

@@ -185,7 +185,7 @@ func (out *outbound) land(p *peer, what kind, buf []byte, env match.Envelope, nu
 	z.enter(p.sent, at, len(buf))
 	copy(z.mem[at:], buf)
 	out.chores.told(p)
-	h := header{kind: what, source: uint32(out.rank), tag: env.Tag, context: env.Context, id: number, length: uint64(len(buf)), address: uint64(at), word: uint32(p.taken)}
+	h := header{kind: what, source: uint32(out.rank), tag: env.Tag, context: env.Context, typ: env.Type, id: number, length: uint64(len(buf)), address: uint64(at), word: uint32(p.taken)}
 	out.links.postLanded(p, at, len(buf), &h) // a failure fails the peer
 	return true
 }

@@ -158,7 +158,7 @@ func TestUnexpectedLand(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			o, err := p.Imrecv(m, in, nil)
+			o, err := p.Imrecv(m, in, nil, 0)
 			if err != nil {
 				return err
 			}
