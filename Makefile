@@ -31,9 +31,10 @@ build: ## build every command into bin/
 	@scripts/build-verbs bin
 
 .PHONY: man
-man: build ## the manual pages, bin/gorun.1 and bin/gorun-info.1
+man: build ## the manual pages, bin/gorun.1, bin/gorun-info.1 and bin/gorun-bench.1
 	bin/gorun --man >bin/gorun.1
 	bin/gorun-info --man >bin/gorun-info.1
+	bin/gorun-bench --man >bin/gorun-bench.1
 
 PREFIX ?= /usr/local
 COMMANDS = $(filter-out internal,$(notdir $(wildcard cmd/*))) a2a-secure a2a-verbs
@@ -42,7 +43,7 @@ COMMANDS = $(filter-out internal,$(notdir $(wildcard cmd/*))) a2a-secure a2a-ver
 install: man ## every command and the manual pages into PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(wildcard $(addprefix bin/,$(COMMANDS))) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 bin/gorun.1 bin/gorun-info.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 bin/gorun.1 bin/gorun-info.1 bin/gorun-bench.1 $(DESTDIR)$(PREFIX)/share/man/man1
 
 .PHONY: demo
 demo: build ## the main job: four ranks, all-to-all on the software device

@@ -50,11 +50,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "rank %d", e.Rank)
-	if e.Host != "" {
-		fmt.Fprintf(&b, " (host %s)", e.Host)
-	}
-	fmt.Fprintf(&b, ": %s", e.Op)
+	b.WriteString(e.head() + e.Op)
 	if e.Comm != "" && e.Comm != worldName {
 		fmt.Fprintf(&b, " on %s", e.Comm)
 	}
@@ -69,6 +65,33 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// head is the beginning of the text. An error of a call that belongs to no world has none.
+func (e *Error) head() string {
+	if e.Host == "" {
+		return ""
+	}
+	return title(e.Rank, e.Host)
+}
+
+// title is what errors of a rank begin with.
+func title(rank int, host string) string { return fmt.Sprintf("rank %d (host %s): ", rank, host) }
+
+// An entitled error has the world's title once, wherever the error below it has it.
+type entitled struct {
+	title string
+	err   error
+}
+
+func (e *entitled) Error() string {
+	text := strings.ReplaceAll(e.err.Error(), e.title, "")
+	if of, ok := errors.AsType[*Error](e.err); ok && of.Host != "" { // its rank in a communicator is another number
+		text = strings.Replace(text, of.head(), fmt.Sprintf("rank %d: ", of.Rank), 1)
+	}
+	return e.title + text
+}
+
+func (e *entitled) Unwrap() error { return e.err }
 
 // A TruncateError reports a message that is longer than the receive buffer
 // (MPI_ERR_TRUNCATE). The message is consumed, and the buffer holds its beginning.
@@ -121,7 +144,7 @@ func (e *AbortError) Error() string {
 type PanicError struct {
 	Rank  int
 	Value any    // the argument of panic
-	Stack []byte // of the goroutine, from the function that panicked; Error does not print it
+	Stack []byte // of the goroutine, from the function that panicked; Error does not print it, [Run]'s error does
 	title string
 }
 

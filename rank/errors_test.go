@@ -282,9 +282,48 @@ func TestRunReturnsPanicError(t *testing.T) {
 	if want := "rank 1 (host localhost): panic: the cause"; p.Error() != want {
 		t.Errorf("the error is %q, want %q", p, want)
 	}
+	if !strings.Contains(err.Error(), p.Error()+"\n\n"+string(p.Stack)) {
+		t.Errorf("the error of Run is %q, want the panic and its stack", err)
+	}
 	stack := string(p.Stack)
 	if !strings.HasPrefix(stack, "goroutine ") || !strings.Contains(stack, "errors_test.go") || strings.Contains(stack, "runtime/debug.Stack") {
 		t.Errorf("stack %q", stack)
+	}
+}
+
+// An error says once which rank it is of, and where, whatever the program has wrapped it in.
+func TestRankAndHostAreToldOnce(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, tt := range []struct {
+		name string
+		f    func(context.Context, *rank.Comm) error
+		want string
+	}{
+		{"of the world", func(ctx context.Context, c *rank.Comm) error { return rank.Send(ctx, c, []int{1}, 9, 0) },
+			"rank 1 (host localhost): send: "},
+		{"wrapped", func(ctx context.Context, c *rank.Comm) error {
+			return fmt.Errorf("step 3: %w", rank.Send(ctx, c, []int{1}, 9, 0))
+		}, "rank 1 (host localhost): step 3: send: "},
+		{"of a communicator", func(ctx context.Context, c *rank.Comm) error {
+			self, err := c.Split(ctx, c.Rank(), 0)
+			if err != nil {
+				return err
+			}
+			return rank.Send(ctx, self, []int{1}, 9, 0)
+		}, "rank 1 (host localhost): rank 0: send on "},
+		{"of no world", func(context.Context, *rank.Comm) error { return rank.DimsCreate(6, []int{4}) },
+			"rank 1 (host localhost): dims_create: "},
+	} {
+		err := rank.Run(2, func(ctx context.Context, c *rank.Comm) error {
+			err := tt.f(ctx, c)
+			if c.Rank() != 1 {
+				return nil
+			}
+			return err
+		})
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Count(err.Error(), "localhost") != 1 {
+			t.Errorf("%s: error %v, want it to begin with %q, and the host once", tt.name, err, tt.want)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (w *World) inAbort(err error) string {
 }
 
 // title is what errors of this rank begin with.
-func (w *World) title() string { return fmt.Sprintf("rank %d (host %s): ", w.rank, w.Host()) }
+func (w *World) title() string { return title(w.rank, w.Host()) }
 
 // guarded calls f and turns a panic into an error; errors name the rank. Where f
 // ends its goroutine nothing is returned to: exit gets the error then, or the
@@ -84,13 +84,13 @@ func guarded(ctx context.Context, w *World, f func(context.Context, *Comm) error
 		case p != nil:
 			err = &PanicError{Rank: w.rank, Value: p, Stack: panicStack(debug.Stack()), title: w.title()}
 		case !returned:
-			exit(fmt.Errorf("%s%w", w.title(), errGoexit))
+			exit(&entitled{w.title(), errGoexit})
 		}
 	}()
 	err = f(ctx, w.comm)
 	returned = true
 	if err != nil {
-		return named(w, err)
+		return &entitled{w.title(), err}
 	}
 	return nil
 }
@@ -109,11 +109,3 @@ func panicStack(stack []byte) []byte {
 }
 
 var errGoexit = errors.New("its function ended the goroutine instead of returning (runtime.Goexit, as testing.T's FailNow does)")
-
-// named is an error with the rank, unless it says so already.
-func named(w *World, err error) error {
-	if e, ok := err.(*Error); ok && e.Comm == worldName {
-		return err
-	}
-	return fmt.Errorf("%s%w", w.title(), err)
-}

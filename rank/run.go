@@ -3,6 +3,7 @@ package rank
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 
@@ -13,7 +14,8 @@ import (
 
 // Run runs f on n ranks, which are goroutines of this process, and returns when all have returned. The
 // first rank that fails, panics or aborts cancels the contexts of the others. The error joins the
-// errors of all ranks that failed by themselves, each with its rank; for a panic it is a [*PanicError].
+// errors of all ranks that failed by themselves, each with its rank; for a panic it is a [*PanicError], and the text has
+// the stack of the first that panicked.
 func Run(n int, f func(ctx context.Context, c *Comm) error) error {
 	return RunConfig{}.Run(context.Background(), n, f)
 }
@@ -53,8 +55,23 @@ func (rc RunConfig) Run(ctx context.Context, n int, f func(ctx context.Context, 
 		ranks.Go(func() { r.rank(ctx, rank, f) })
 	}
 	ranks.Wait()
+	for i, err := range r.errs {
+		if p, ok := errors.AsType[*PanicError](err); ok {
+			r.errs[i] = &withStack{err, p.Stack} // testing.T's Fatal prints no more than the text
+			break
+		}
+	}
 	return errors.Join(append(r.errs, segment.Close())...)
 }
+
+// A withStack is the error of a panic, and prints where that was.
+type withStack struct {
+	error
+	stack []byte
+}
+
+func (e *withStack) Error() string { return fmt.Sprintf("%v\n\n%s", e.error, e.stack) }
+func (e *withStack) Unwrap() error { return e.error }
 
 // A runner is one Run.
 type runner struct {

@@ -108,7 +108,7 @@ func run(ctx context.Context, args []string, std stdio) int {
 		files, err = openOutputs(parser, p)
 	}
 	switch {
-	case errors.Is(err, doca.ErrHelp), errors.Is(err, doca.ErrVersion):
+	case errors.Is(err, doca.ErrHelp), errors.Is(err, doca.ErrVersion), errors.Is(err, doca.ErrManual):
 		return parser.Report(err, doca.Stdio{Out: std.out, Err: std.err})
 	case err != nil:
 		_, _ = io.WriteString(std.err, quoted(err.Error()+whereToLook(err)))

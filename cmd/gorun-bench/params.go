@@ -41,6 +41,7 @@ func newParser() (*doca.Parser, *params) {
 	parser := doca.New("gorun-bench", "Measures messages, collectives and launches of gorun. With --compare it measures the MPIs of this machine in turn with gorun,\n"+
 		"so that drift of the machine affects all of them alike. It verifies all results before it times them.\n"+
 		"Benchmarks: "+strings.Join(benchmarkNames(), ", ")+".", version.Line("gorun-bench"))
+	parser.Manual()
 	parser.Rename("json", "parameters", 'j')
 	parser.Rename("version", "version", 'V')
 	parser.String(&p.benchmarkList, doca.Flag{Long: "benchmarks", Short: 'b', Value: "LIST", Check: p.checkBenchmarks,

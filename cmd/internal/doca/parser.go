@@ -14,6 +14,7 @@ import (
 var (
 	ErrHelp    = errors.New("doca: help asked for")
 	ErrVersion = errors.New("doca: version asked for")
+	ErrManual  = errors.New("doca: manual page asked for")
 )
 
 // An Error says which flag is wrong, and why.
@@ -39,6 +40,7 @@ type Parser struct {
 	level, sdkLevel           logline.Level // of the program, of the runtime below it
 	file                      string
 	help, wantVersion         bool
+	wantManual                bool
 	notes                     []string
 	results                   results
 	words                     string // that may follow the flags, "" for none
@@ -150,7 +152,7 @@ func (p *Parser) find(long string) *entry {
 }
 
 // Parse reads the arguments, without the program's name, and the parameter
-// file that they name. The error is nil, ErrHelp, ErrVersion or an *Error. After an error the
+// file that they name. The error is nil, ErrHelp, ErrVersion, ErrManual or an *Error. After an error the
 // log levels are those given, where they are good, else the defaults.
 func (p *Parser) Parse(args []string) error {
 	err := p.parse(args)

@@ -227,9 +227,9 @@ func inOrder(t *testing.T, stream, got string, want []string) {
 }
 
 func TestUsage(t *testing.T) {
-	want := `Usage: prog [General Flags] [Program Flags]
+	want := `gorun's prog: a program for tests.
 
-A program for tests.
+Usage: prog [General Flags] [Program Flags]
 
 General Flags:
   -h, --help               print this text and exit
@@ -316,4 +316,28 @@ func TestOldLogLevels(t *testing.T) {
 			t.Errorf("%q: level %d, notes %q, %v; want %d, %d notes, accepted: %v", c.args, p.level, p.notes, err, c.want, c.notes, c.ok)
 		}
 	}
+}
+
+// The first line of the usage says whose program it is: others are called pingpong too.
+func TestUsageBeginsWithTheProgram(t *testing.T) {
+	for program, want := range map[string]string{
+		"pingpong":    "gorun's pingpong: two ends write.\n\nUsage: pingpong ",
+		"gorun-bench": "gorun-bench: two ends write.\n\nUsage: gorun-bench ",
+	} {
+		if got := New(program, "Two ends write.", "").Usage(); !strings.HasPrefix(got, want) {
+			t.Errorf("the usage is %q, want it to begin with %q", got, want)
+		}
+	}
+}
+
+func TestManual(t *testing.T) {
+	p := New("prog", "Runs a thing. It takes\nits time.", "prog 1.0")
+	p.Manual()
+	n := 1
+	p.Int(&n, Flag{Long: "count", Short: 'n', Value: "N", Help: "how often"})
+	var out, errOut strings.Builder
+	if status := p.Report(p.Parse([]string{"--man"}), Stdio{&out, &errOut}); status != 0 || errOut.Len() > 0 {
+		t.Errorf("status %d, %q", status, &errOut)
+	}
+	inOrder(t, "stdout", out.String(), []string{".TH PROG 1 ", "\nprog \\- runs a thing\n", "\nIt takes its time.\n", ".B \\-n, \\-\\-count <N>\nHow often.\n", ".B \\-h, \\-\\-help\n", "\ngorun(1)\n"})
 }

@@ -19,8 +19,8 @@ const (
 )
 
 // Report prints what there is to print about the error that Parse, or a later
-// check of the program, gave: for ErrHelp the usage and for ErrVersion the
-// version, on standard output; else, on standard error, the reason as a line of the program, the
+// check of the program, gave: for ErrHelp the usage, for ErrVersion the
+// version and for ErrManual the manual page, on standard output; else, on standard error, the reason as a line of the program, the
 // flag as a line of the runtime, one more of the program, and the usage. Where there is no error, it logs the notes.
 // All lines follow the log levels. It returns the exit status.
 func (p *Parser) Report(err error, std Stdio) int {
@@ -31,10 +31,13 @@ func (p *Parser) Report(err error, std Stdio) int {
 			say(log, logrus.InfoLevel, note)
 		}
 		return 0
-	case errors.Is(err, ErrHelp), errors.Is(err, ErrVersion):
+	case asked(err):
 		text := p.version + "\n"
-		if errors.Is(err, ErrHelp) {
+		switch {
+		case errors.Is(err, ErrHelp):
 			text = p.Usage()
+		case errors.Is(err, ErrManual):
+			text = p.manual()
 		}
 		to := output.New(std.Out)
 		_, _ = io.WriteString(to, text)
@@ -52,6 +55,11 @@ func (p *Parser) Report(err error, std Stdio) int {
 	say(log, logrus.ErrorLevel, saidParse)
 	fmt.Fprintf(std.Err, "\n%s", p.Usage())
 	return StatusUsage
+}
+
+// asked tells whether the user asked for a text instead of a run.
+func asked(err error) bool {
+	return errors.Is(err, ErrHelp) || errors.Is(err, ErrVersion) || errors.Is(err, ErrManual)
 }
 
 // say writes a line as if from the code that called this package.
