@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -118,4 +119,31 @@ func writePID(where string, std stdio) error {
 		err = os.WriteFile(where, []byte(line), 0o644)
 	}
 	return err
+}
+
+// Open MPI 6's statuses of a command line that it does not understand, of a hostfile without hosts, and of ranks that find no place.
+const (
+	recentUsage    = 29
+	recentHostfile = 66
+	recentUnmapped = 77
+)
+
+// usage is the status of a command line that is wrong.
+func (c commandLine) usage(err error) int {
+	_ = c.playAs() // if that is what is wrong, gorun plays nobody
+	return statusAs(c.name, statusUsage, err)
+}
+
+// statusAs is a status that gorun gives, as scripts know it that call gorun by a name.
+func statusAs(name string, status int, err error) int {
+	if !isRecent(name) || status != statusUsage {
+		return status
+	}
+	if bad, ok := errors.AsType[*launcher.JobError](err); ok && slices.Contains([]string{"NP", "Hosts", "Map", "PerHost", "Bind"}, bad.Field) {
+		return recentUnmapped
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok && slices.Contains([]string{"hostfile", "machinefile", "default-hostfile"}, strings.TrimLeft(refused.spelling, "-")) {
+		return recentHostfile
+	}
+	return recentUsage
 }

@@ -89,7 +89,7 @@ func run(ctx context.Context, c commandLine, std stdio) int {
 	req, err := parse(c)
 	if err != nil {
 		fmt.Fprintf(std.err, "gorun: %v%s\n", err, whereToLook(err))
-		return statusUsage
+		return c.usage(err)
 	}
 	if req.action != runProgram {
 		out := output.New(std.out)
@@ -222,7 +222,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	result, err := runIt(ctx, job)
 	if err != nil {
 		var why bytes.Buffer
-		status := explain(err, job, req.written, io.MultiWriter(std.err, &why))
+		status := statusAs(req.name, explain(err, job, req.written, io.MultiWriter(std.err, &why)), err)
 		objects.refused(strings.TrimPrefix(strings.TrimSpace(why.String()), "gorun: "), status)
 		return status
 	}

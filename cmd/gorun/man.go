@@ -44,7 +44,7 @@ func manual() string {
 	m.Text("These options would change the result, and gorun does not have them. It prints the reason and exits with status 2.")
 	m.fates(table, refused)
 	m.Section("CALLED BY ANOTHER NAME")
-	m.Text("A link to gorun may be called mpirun, orterun, prterun, mpirun.openmpi (gorun then behaves like Open MPI) or mpiexec, mpiexec.hydra, mpiexec.mpich (like Hydra), where the two differ. A wrapper says so by --as mpirun or GORUN_AS=mpirun:")
+	m.Text("A link to gorun may be called mpirun, orterun, prterun, mpirun.openmpi (gorun then behaves like Open MPI) or mpiexec, mpiexec.hydra, mpiexec.mpich (like Hydra), where the two differ. Where the words of Open MPI 6 differ from those of 4.1, mpirun-6 has them. A wrapper says so by --as mpirun or GORUN_AS=mpirun:")
 	for _, c := range clashes() {
 		m.Line(".TP")
 		m.Line(".B %s", roff.Escaped(c.what))

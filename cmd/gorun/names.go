@@ -23,6 +23,9 @@ const (
 // as Debian has it, says which MPI is meant.
 func familyOf(command string) family {
 	name := strings.TrimPrefix(filepath.Base(command), "gorun-")
+	if isRecent(name) {
+		return openMPI
+	}
 	base, suffix, _ := strings.Cut(name, ".")
 	switch suffix {
 	case "openmpi", "prte":
@@ -37,6 +40,12 @@ func familyOf(command string) family {
 		return hydra
 	}
 	return own
+}
+
+// isRecent tells whether a name asks for the words of Open MPI 6 where they differ from those of 4.1: mpirun-6.
+func isRecent(command string) bool {
+	base, _ := strings.CutSuffix(filepath.Base(command), "-6")
+	return base == "mpirun" && strings.HasSuffix(command, "-6")
 }
 
 // playAs gives gorun the name that --as, or else GORUN_AS, says, as in a wrapper that is called mpirun: what wrappers start
@@ -58,7 +67,7 @@ func (c *commandLine) playAs() error {
 		return nil
 	}
 	if familyOf(name) == own && name != "gorun" {
-		return fmt.Errorf("%s: found %q, expected mpirun, mpiexec or gorun; try gorun --as mpirun ./program", option, name)
+		return fmt.Errorf("%s: found %q, expected mpirun, mpirun-6, mpiexec or gorun; try gorun --as mpirun ./program", option, name)
 	}
 	c.name = name
 	return nil
@@ -75,6 +84,7 @@ func setAs(_ *settings, value string) error {
 // of Open MPI 5 and MPICH 4.2 as well.
 const (
 	openMPIVersion = "4.1.4"
+	recentVersion  = "6.0.0" // as mpirun-6
 	hydraVersion   = "4.0.2"
 )
 
@@ -86,7 +96,11 @@ func versionAs(name string) string {
 	line := version.Line("gorun")
 	switch base := filepath.Base(name); familyOf(name) {
 	case openMPI:
-		return fmt.Sprintf("%s (Open MPI) %s\n%s, with Open MPI's command line\n", base, openMPIVersion, line)
+		theirs := openMPIVersion
+		if isRecent(name) {
+			theirs = recentVersion
+		}
+		return fmt.Sprintf("%s (Open MPI) %s\n%s, with Open MPI's command line\n", base, theirs, line)
 	case hydra:
 		return fmt.Sprintf("HYDRA build details:\n    %s, with MPICH's command line\n    Version:                                 %s\n", line, hydraVersion)
 	}

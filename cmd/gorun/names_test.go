@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,7 +34,7 @@ func TestPlayAs(t *testing.T) {
 		{"mpirun", "--as gorun a", "gorun", "a", ""},
 		{"", "a --as mpirun", "gorun", "a --as mpirun", ""},
 		{"", "--as", "gorun", "--as", ""},
-		{"", "--as srun a", "", "", `--as: found "srun", expected mpirun, mpiexec or gorun`},
+		{"", "--as srun a", "", "", `--as: found "srun", expected mpirun, mpirun-6, mpiexec or gorun`},
 		{"", "--as= a", "", "", `--as: found "", expected`},
 		{"x", "a", "", "", `GORUN_AS: found "x", expected`},
 	} {
@@ -162,6 +164,53 @@ func TestVersionAsTheOthersTellIt(t *testing.T) {
 		got := versionAs(c.name)
 		if !regexp.MustCompile(c.pattern).MatchString(got) || regexp.MustCompile(c.not).MatchString(got) {
 			t.Errorf("--version of %s prints\n%s\nwant a match of %q and none of %q", c.name, got, c.pattern, c.not)
+		}
+	}
+}
+
+func TestWordsOfOpenMPI6(t *testing.T) {
+	for _, c := range []struct{ args, prefix, stdout string }{
+		{"--tag-output", "[%G,%r]<%s>: ", ""},
+		{"--tag", "[%G,%r]<%s>: ", ""},
+		{"--timestamp", "[%c]<%s>: ", ""},
+		{"--output tag,timestamp", "[%c][%G,%r]<%s>: ", ""},
+		{"--output rank", "[%r]<%s>: ", ""},
+		{"--prepend-rank", launcher.RankPrefix, ""},
+		{"--output-filename d/x", "", `^d/x\.prterun-.*-[0-9]+@%G\.%R\.out$`},
+		{"--output file=x", "", `^x\.prterun-.*-[0-9]+@%G\.%R\.out$`},
+		{"--output file=x.%R:pattern", "", `^x\.%R\.out$`},
+		{"--output dir=x", "", `^x/prterun-.*-[0-9]+@%G/rank\.%R/stdout$`},
+		{"--output-dir x", "", `^x/prterun-.*-[0-9]+@%G/rank\.%R/stdout$`},
+	} {
+		got, err := parse(under("/usr/bin/mpirun-6", nil, append(strings.Fields(c.args), "prog")...))
+		out := got.job.Output
+		if err != nil || out.Prefix != c.prefix || !regexp.MustCompile(c.stdout).MatchString(out.Stdout) || out.NoCopy != (c.stdout != "") {
+			t.Errorf("%s: %+v, %v; want prefix %q, file %s alone", c.args, out, err, c.prefix, c.stdout)
+		}
+	}
+	got, err := parse(under("mpirun-6", nil, "--output", "dir=x:copy", "prog"))
+	if err != nil || got.job.Output.NoCopy {
+		t.Errorf("dir=x:copy: %+v, %v", got.job.Output, err)
+	}
+}
+
+func TestStatusesOfOpenMPI6(t *testing.T) {
+	for _, c := range []struct {
+		name, args string
+		want       int
+	}{
+		{"mpirun-6", "--rtos x prog", recentUsage},
+		{"mpirun-6", "-machinefile /dev/null prog", recentHostfile},
+		{"mpirun-6", "-np 4 -H localhost:2 --nooversubscribe true", recentUnmapped},
+		{"mpirun-6", "-np 1 ./nosuch", 127},
+		{"mpirun", "--rtos x prog", statusUsage},
+		{"mpirun", "-np 4 -H localhost:2 --nooversubscribe true", statusUsage},
+	} {
+		var out, errOut bytes.Buffer
+		cl := under(c.name, nil, strings.Fields(c.args)...)
+		cl.readFile = os.ReadFile
+		if got := run(t.Context(), cl, stdio{strings.NewReader(""), &out, &errOut}); got != c.want {
+			t.Errorf("%s %s: status %d, want %d\n%s", c.name, c.args, got, c.want, errOut.String())
 		}
 	}
 }

@@ -12,7 +12,7 @@ func openMPIOptions() []option {
 	)
 	return []option{
 		note0(daemons, "debug-daemons", "debug-daemons-file", "leave-session-attached", "novm", "do-not-resolve", "use-regexp",
-			"enable-instant-on-support", "fwd-mpirun-port", "hetero-nodes", "uniform-nodes"),
+			"enable-instant-on-support", "fwd-mpirun-port", "hetero-nodes", "uniform-nodes", "daemonize", "set-sid"),
 		note1(daemons, "max-vm-size", "spawn-timeout", "report-events"),
 		note0(install, "noprefix", "no-app-prefix"),
 		note1(install, "prefix", "app-pmix-prefix", "pmix-prefix"),
@@ -27,7 +27,8 @@ func openMPIOptions() []option {
 		refuse1(attach, "debugger", "xterm"),
 		refuse0(attach, "tv", "output-proctable", "stop-on-exec", "stop-in-init", "stop-in-app"),
 		only(own|openMPI, refuse0(attach, "debug")),
-		refuse1(elsewhere, "ompi-server", "hnp", "report-uri", "dvm-uri"),
+		refuse1(elsewhere, "ompi-server", "hnp", "report-uri", "dvm-uri", "singleton"),
+		refuse1("gorun watches no pipe of another program; end gorun by a signal, or give it a --timeout", "keepalive"),
 		refuse0("gorun has no persistent daemons; each gorun starts its own job", "dvm"),
 		refuse0("gorun counts the failure of every rank, also of spawned jobs", "report-child-jobs-separately"),
 		refuse1("gorun reads the machine's topology from the kernel", "cartofile", "cf"),

@@ -91,7 +91,7 @@ var outputWords = [...]string{"json", "tag", "tag-detailed", "tag-fullname", "ra
 
 // setOutput reads Open MPI 5's list of words. A qualifier follows a colon.
 func setOutput(s *settings, value string) error {
-	out := &s.job.Output
+	out, stem := &s.job.Output, ""
 	for item := range strings.SplitSeq(value, ",") {
 		item, qualifier, _ := strings.Cut(item, ":")
 		word, text, _ := strings.Cut(item, "=")
@@ -103,9 +103,9 @@ func setOutput(s *settings, value string) error {
 		case "tag", "tag-fullname":
 			s.tag = true
 		case "tag-detailed":
-			s.pattern = "[%G,%r][%h]<%s>:"
+			s.pattern = "[%G,%r][%h]<%s>:" + s.words().blank
 		case "rank":
-			s.pattern = launcher.RankPrefix
+			s.pattern = s.words().rank
 		case "timestamp":
 			s.timestamp = true
 		case "merge-stderr-to-stdout":
@@ -114,16 +114,18 @@ func setOutput(s *settings, value string) error {
 			if text == "" {
 				return unfit(item, "a directory; try --output dir=logs")
 			}
-			out.Stdout, out.Stderr = inDirectory(text)
+			out.Stdout, out.Stderr = inDirectory(text, s.words().job)
+			out.NoCopy = s.words().noCopy
 		case "file", "filename":
 			if text == "" {
 				return unfit(item, "a file; try --output file=log")
 			}
-			text = strings.ReplaceAll(text, "%", "%%")
-			out.Stdout, out.Stderr = text+".%G.%R.out", text+".%G.%R.err"
+			stem = text
+			out.Stdout, out.Stderr = byStem(text, s.words().job)
+			out.NoCopy = s.words().noCopy
 		default:
 			switch lower := strings.ToLower(word); {
-			case lower == "nocopy", lower == "copy", lower == "raw":
+			case lower == "nocopy", lower == "copy", lower == "raw", lower == "pattern":
 				qualifier = word
 			case word == "" && qualifier != "": // only a qualifier: of what else is said
 			default:
@@ -137,8 +139,13 @@ func setOutput(s *settings, value string) error {
 				out.NoCopy = strings.EqualFold(q, "nocopy")
 			case "raw":
 				out.Raw = true
+			case "pattern":
+				if stem == "" {
+					return unfit(q, "it behind a file; try --output file=out.%R:pattern")
+				}
+				out.Stdout, out.Stderr = stem+".out", stem+".err"
 			default:
-				return unfit(q, "nocopy, copy or raw behind the ':'")
+				return unfit(q, "nocopy, copy, raw or pattern behind the ':'")
 			}
 		}
 	}
@@ -163,10 +170,32 @@ func outputWord(word string) string {
 	return found
 }
 
-// inDirectory are the files as Open MPI lays them out.
-func inDirectory(dir string) (stdout, stderr string) {
-	dir = strings.ReplaceAll(dir, "%", "%%") + "/%G/rank.%R/"
+// outputForm is what one version of Open MPI's launcher makes of lines and files, as scripts parse and find them.
+type outputForm struct {
+	blank  string // behind a tag
+	rank   string // what --output rank puts before a line
+	job    string // the job in the name of a file
+	noCopy bool   // output that goes to files goes to no terminal
+}
+
+// words is that of 4.1, or of 6 for mpirun-6.
+func (s *settings) words() outputForm {
+	if !isRecent(s.name) {
+		return outputForm{rank: launcher.RankPrefix, job: "%G"}
+	}
+	host, _ := os.Hostname() // without one it is ""
+	return outputForm{" ", "[%r]<%s>: ", "prterun-" + strings.ReplaceAll(host, "%", "%%") + "-" + strconv.Itoa(os.Getpid()) + "@%G", true}
+}
+
+// inDirectory are the files as Open MPI lays them out, and byStem those whose names begin alike.
+func inDirectory(dir, job string) (stdout, stderr string) {
+	dir = strings.ReplaceAll(dir, "%", "%%") + "/" + job + "/rank.%R/"
 	return dir + "stdout", dir + "stderr"
+}
+
+func byStem(stem, job string) (stdout, stderr string) {
+	stem = strings.ReplaceAll(stem, "%", "%%") + "." + job + ".%R."
+	return stem + "out", stem + "err"
 }
 
 func setOutputFilename(s *settings, value string) error {
@@ -174,8 +203,10 @@ func setOutputFilename(s *settings, value string) error {
 	if dir == "" {
 		return unfit(value, "a directory; try --output-filename logs")
 	}
-	s.job.Output.NoCopy = false
-	s.job.Output.Stdout, s.job.Output.Stderr = inDirectory(dir)
+	s.job.Output.NoCopy = s.words().noCopy
+	if s.job.Output.Stdout, s.job.Output.Stderr = inDirectory(dir, s.words().job); isRecent(s.name) && !strings.HasSuffix(s.spelling, "directory") {
+		s.job.Output.Stdout, s.job.Output.Stderr = byStem(dir, s.words().job)
+	}
 	for q := range strings.FieldsFuncSeq(qualifiers, func(r rune) bool { return r == ',' || r == ':' }) {
 		switch strings.ToLower(q) {
 		case "nocopy", "copy":
@@ -259,6 +290,9 @@ func (s *settings) finishOutput() {
 		prefix = launcher.TagPrefix
 	case s.timestamp:
 		prefix = "%c<%s>:" // as Open MPI has it
+	}
+	if isRecent(s.name) && s.pattern == "" && prefix != "" {
+		prefix = strings.Replace(prefix, "%c", "[%c]", 1) + " "
 	}
 	s.job.Output.Prefix = prefix
 	_, plain := lookup(s.environ, "NO_COLOR")

@@ -21,7 +21,7 @@ var peers = []struct {
 	file  string
 	under family
 }{
-	{"standard", hydra}, {"hydra", hydra}, {"intel", hydra}, {"openmpi-4", openMPI}, {"openmpi-5", openMPI},
+	{"standard", hydra}, {"hydra", hydra}, {"intel", hydra}, {"openmpi-4", openMPI}, {"openmpi-5", openMPI}, {"openmpi-6", openMPI},
 }
 
 // peerOptions reads a list: how many values each option takes.
@@ -53,6 +53,8 @@ var owed = strings.Fields(``)
 // otherwise are options that take another number of values here, and why.
 var otherwise = map[string]string{
 	"openmpi-5 display-topo": "Open MPI 4 has it without a value; --display topo is the one of both",
+	"openmpi-6 display-topo": "as openmpi-5",
+	"openmpi-6 dvm":          "as openmpi-5",
 	"openmpi-5 dvm":          "Open MPI 4 has it without a value; refused in any case",
 }
 
@@ -83,6 +85,33 @@ func TestOptionsOfThePeers(t *testing.T) {
 	}
 }
 
+// Open MPI's launcher since 5 takes an option by the begin of its name. gorun takes each begin that is clear there too, or
+// says which of its own options it may be short for.
+func TestBeginsOfOptions(t *testing.T) {
+	theirs, table := peerOptions(t, "openmpi-6"), optionsUnder(openMPI)
+	understood := 0
+	for name := range theirs {
+		for n := 3; n < len(name); n++ {
+			begin, clear := name[:n], true
+			for other := range theirs {
+				clear = clear && (other == name || !strings.HasPrefix(other, begin))
+			}
+			if !clear || longOption(table, begin) != nil {
+				continue
+			}
+			switch got := shortened(table, begin); {
+			case len(got) == 1 && longOption(table, got[0]) == longOption(table, name):
+				understood++
+			case len(got) < 2 || !slices.Contains(got, name):
+				t.Errorf("--%s, for --%s: understood as %q", begin, name, got)
+			}
+		}
+	}
+	if understood < 300 {
+		t.Errorf("only %d begins of names are understood", understood)
+	}
+}
+
 // The lists hold what the launchers installed here say of themselves.
 func TestListsOfThePeers(t *testing.T) {
 	for _, c := range []struct {
@@ -90,7 +119,7 @@ func TestListsOfThePeers(t *testing.T) {
 		files   []string
 		option  string // a regular expression
 	}{
-		{[]string{"mpirun.openmpi", "--allow-run-as-root", "--help", "all"}, []string{"openmpi-4", "openmpi-5"}, `(?m)^ {0,3}(-\S+)`},
+		{[]string{"mpirun.openmpi", "--allow-run-as-root", "--help", "all"}, []string{"openmpi-4", "openmpi-5", "openmpi-6"}, `(?m)^ {0,3}(-\S+)`},
 		{[]string{"mpiexec.mpich", "-help"}, []string{"hydra"}, `(?m)^ {4}(-[a-z][\w/-]*)`},
 	} {
 		if v := testenv.Version(t, c.command[0]); c.files[0] == "openmpi-4" && !strings.HasPrefix(v, "4.") {

@@ -201,6 +201,10 @@ func (p *prepared) option(args []string, table []option) (int, error) {
 		body = body[1:]
 	}
 	name, value, attached := strings.Cut(body, "=")
+	if full := shortened(table, name); len(full) == 1 && (double || shortOption(table, name[:1]) == nil) {
+		args = slices.Concat([]string{strings.Replace(args[0], name, full[0], 1)}, args[1:])
+		name = full[0]
+	}
 	if o := longOption(table, name); o != nil && (double || len(name) > 1) {
 		return p.long(o, args, value, attached)
 	}
@@ -324,6 +328,29 @@ func longOption(table []option, name string) *option {
 	return nil
 }
 
+// shortened are the long names that a name which is none begins, of three letters or more: one if it is clear what is
+// meant, as with Open MPI 5's and 6's launcher. Of names of which one begins all others it is that one.
+func shortened(table []option, name string) []string {
+	if len(name) < 3 || longOption(table, name) != nil || foreignHint(name) != "" {
+		return nil
+	}
+	var found []string
+	for i := range table {
+		for _, n := range slices.Concat(table[i].names, table[i].more) {
+			if strings.HasPrefix(n, name) {
+				found = append(found, n)
+			}
+		}
+	}
+	slices.Sort(found)
+	if len(found) > 1 && !slices.ContainsFunc(found, func(n string) bool {
+		return !strings.HasPrefix(n, found[0]) || longOption(table, n) != longOption(table, found[0])
+	}) {
+		return found[:1]
+	}
+	return found
+}
+
 // shortOption is the option of a letter. A long name of one letter is one too.
 func shortOption(table []option, letter string) *option {
 	for i := range table {
@@ -348,6 +375,9 @@ func unknown(arg, name string, table []option) error {
 	spelling, _, _ := strings.Cut(arg, "=")
 	if hint := foreignHint(name); hint != "" {
 		return fmt.Errorf("%s: unknown option, %s", spelling, hint)
+	}
+	if several := shortened(table, name); len(several) > 1 {
+		return fmt.Errorf("%s: unknown option; it may be short for --%s; gorun --help lists them all", spelling, strings.Join(several, ", --"))
 	}
 	if n := nearest.Name(name, namesOf(table)); n != "" && len(name) > 1 {
 		return fmt.Errorf("%s: unknown option; did you mean %s?", spelling, shown(longOption(table, n), n))
