@@ -148,9 +148,10 @@ func (c *controller) event(s *seat, e host.Event) {
 		// The others of the program will be so too, so one is told. What is of no rank
 		// may be of any user of this machine.
 		cause := s.cause(e)
-		if cause.Status = statusFailed; c.job.StrictPMI && e.Rank >= 0 {
+		waited := e.Stuck && (g.joins.came > 0 || len(g.libraries) > 0)
+		if cause.Status = statusFailed; c.job.StrictPMI && e.Rank >= 0 || waited {
 			c.end.fail(cause)
-		} else {
+		} else if !e.Stuck {
 			c.warnings.once(warning{e.Kind, e.Rank < 0}, cause)
 		}
 	case host.Lingers:
@@ -163,6 +164,8 @@ func (c *controller) event(s *seat, e host.Event) {
 		} else if c.end.cut == "" { // the failure is told first
 			c.end.cut = cause.text()
 		}
+	case host.Loaded:
+		c.loaded(s, e)
 	case host.Torn, host.Unassisted, host.Doubled:
 		c.warnings.once(warning{kind: e.Kind}, s.cause(e))
 	case host.Unused:

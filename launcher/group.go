@@ -30,16 +30,17 @@ type group struct {
 
 	spawner string // the job whose rank has spawned it; "": none has
 
-	seats   []*seat   // by share, once they are started
-	hubSeat int       // the hub's number of the first
-	ranks   []RankEnd // by rank; PID 0: not started
-	gone    []bool    // by rank: it has ended
-	mourned []bool    // by rank: the other hosts were told that it is dead
-	up      int       // ranks that were started
-	asked   *asked    // the call that waits for it to run; nil: none, any more
-	joins   joins
-	mix     mixture
-	off     bool // it could not be started, and how its ranks end is no matter
+	seats     []*seat   // by share, once they are started
+	hubSeat   int       // the hub's number of the first
+	ranks     []RankEnd // by rank; PID 0: not started
+	gone      []bool    // by rank: it has ended
+	mourned   []bool    // by rank: the other hosts were told that it is dead
+	up        int       // ranks that were started
+	asked     *asked    // the call that waits for it to run; nil: none, any more
+	joins     joins
+	mix       mixture
+	libraries []library
+	off       bool // it could not be started, and how its ranks end is no matter
 }
 
 // seat is a group's part on one host.

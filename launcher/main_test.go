@@ -169,6 +169,8 @@ func rolePMI(args []string) int {
 			} else {
 				err = fmt.Errorf("it is there: %v", err)
 			}
+		case "map": // a file, as a library is
+			err = mapFile(value)
 		case "touch":
 			err = os.WriteFile(value, nil, 0o600)
 		case "await": // a file

@@ -104,7 +104,7 @@ func (g *group) mixed(one []int) string {
 		}
 	}
 	return fmt.Sprintf("%s and %s wait for each other: those speak PMI-1, as programs of MPICH and of gorun do, these PMIx, as programs of Open MPI do, and different MPIs cannot be one job; "+
-		"build all its programs with the same MPI, or start them as jobs of their own", g.named(one), g.named(other))
+		"build all its programs with the same MPI, or start them as jobs of their own%s%s", g.named(one), g.named(other), g.libraryOf(one), g.libraryOf(other))
 }
 
 // named are ranks and what they run: "ranks 0-3 (solver)".

@@ -86,6 +86,7 @@ type Host struct {
 	worlds     []*pmi.Engine // see engine
 	fences     uint64        // that were emitted, of all worlds
 	singletons singletonSearch
+	libraries  libraries
 	linked     map[int]mpiLibrary // by program
 	pmix       *sidecar.Server    // nil: programs of Open MPI are not served
 	port       port
@@ -140,6 +141,7 @@ type rank struct {
 	aborted           bool   // it has asked for the end of the job
 	how               end    // once it is gone
 	leaves            bool   // it was on its way out when the others were told to end
+	came              bool   // to the PMIx server
 	joined, finalized bool   // what met tells when it is gone
 	crash             crash
 	silent            time.Time

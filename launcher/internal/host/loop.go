@@ -261,6 +261,11 @@ func (h *Host) obey(c Command) {
 		if h.pmix != nil {
 			h.pmix.Take(c.Data)
 		}
+	case Came:
+		if local := h.spec.local(c.Rank); local >= 0 && h.ranks[local].up && !h.ranks[local].came {
+			h.ranks[local].came = true
+			h.loaded(local, true)
+		}
 	case Rejoined:
 		h.rejoined(c.Rank)
 	case Say:

@@ -59,8 +59,12 @@ func (h *Host) receive(local int) bool {
 		return false
 	}
 	h.expectFences()
-	e := h.engine(local)
-	h.apply(e, e.Receive(h.rankOf(local), h.buf[:n]))
+	e, rank := h.engine(local), h.rankOf(local)
+	first := !e.Joined(rank) && r.world == 0
+	h.apply(e, e.Receive(rank, h.buf[:n]))
+	if first && e.Joined(rank) && !e.Shown(rank) { // no rank of package rank
+		h.loaded(local, false)
+	}
 	if n == len(h.buf) && n < bufMost {
 		h.buf = h.large()
 	}

@@ -29,9 +29,11 @@ func (h *Host) openPMIx() error {
 		Refuse:   refusal(spec),
 		Joined: func(p link.Proc, again bool) {
 			h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
+			kind := Came
 			if again {
-				h.Send(Command{Kind: Rejoined, Rank: int(p.Rank)})
+				kind = Rejoined
 			}
+			h.Send(Command{Kind: kind, Rank: int(p.Rank)})
 		},
 		Left: func(p link.Proc) { h.emit(Event{Kind: Left, Rank: int(p.Rank)}) },
 		Abort: func(p link.Proc, status int, text string) {

@@ -36,6 +36,8 @@ type singletonSearch struct {
 	timed int  // of looksAt
 	told  bool // an event was emitted: one is enough
 	since time.Time
+	local int // whose process pid was surely alone when that was told, and is looked at again
+	pid   int // 0: none
 }
 
 // mpiLibrary is an MPI library that a program may use, known by a file name.
@@ -104,7 +106,7 @@ func (h *Host) hasJoined(local int) bool {
 // nextLook is when silent ranks are looked at; zero: never.
 func (h *Host) nextLook() time.Time {
 	a := &h.singletons
-	if a.timed >= len(looksAt) || a.told || h.spec.NP == 1 || h.running == 0 {
+	if a.timed >= len(looksAt) || a.told && a.pid == 0 || h.spec.NP == 1 || h.running == 0 {
 		return time.Time{}
 	}
 	return a.since.Add(looksAt[a.timed])
@@ -117,6 +119,10 @@ func (h *Host) lookOnTime(now time.Time) {
 		return
 	}
 	h.singletons.timed++
+	if h.singletons.pid > 0 {
+		h.stillAlone()
+		return
+	}
 	for local, r := range h.up() {
 		if h.singletons.looks >= looksMost {
 			return
@@ -141,7 +147,22 @@ func (h *Host) look(local int) {
 	// since, but not after it was seen initialised.
 	h.receive(local)
 	if l.sure && !h.hasJoined(local) {
+		h.singletons.local, h.singletons.pid = local, pid
 		h.tellSingleton(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whySingleton(local, pid)))
+	}
+}
+
+// stillAlone looks once more, by the clock, at a rank that was alone: if it is, and its program runs on, others that have
+// met the launcher wait for it for ever.
+func (h *Host) stillAlone() {
+	a := &h.singletons
+	h.receive(a.local)
+	if l, pid, ok := lookAt(h.ranks[a.local].pid, looksDepth); ok && l.sure && pid == a.pid && !h.ranks[a.local].gone && !h.hasJoined(a.local) {
+		h.emit(Event{Kind: Singleton, Rank: h.rankOf(a.local), Stuck: true,
+			Text: "has initialised " + l.name + " without meeting its launcher, and is a world of its own, while other ranks have met it and wait for this one"})
+	}
+	if a.timed == len(looksAt) {
+		a.pid = 0
 	}
 }
 

@@ -147,6 +147,7 @@ const (
 	Waiting                          // the answer to WhoWaits: Ranks
 	Refused                          // a program of Rank, or of nobody's if that is below 0, was not let in by the PMI server: Text
 	Long                             // Rank has a long line of N bytes for Stream, and waits for GoOn
+	Loaded                           // Rank has joined with the library of MPI whose file is Text; N is 1 if by PMIx
 	Unassisted                       // the daemon that steps started collectives is gone: Text
 	Unused                           // no rank has given that daemon anything: Text
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
@@ -213,6 +214,7 @@ const (
 	Abandon                         // as Kill: the controller is gone
 	Say                             // Data on Stream of Rank; a host tells itself
 	Rejoined                        // Rank has connected to the PMIx server anew; a host tells itself
+	Came                            // Rank has connected to it as a program does; a host tells itself
 	GoOn                            // there is room for the long line of Rank's Stream
 	Turn                            // tell that the host does what it is told
 	WhoWaits                        // tell which ranks wait in a fence of PMI-1
