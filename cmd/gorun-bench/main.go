@@ -10,6 +10,8 @@
 // testdata/mpi/bench.c, which it carries with it and builds with the mpicc that
 // it finds. Both workers have the same loops and give the same answers.
 //
+// With --program it runs no benchmark of its own, but a program of MPI's standard ABI with each MPI of --mpi.
+//
 // With -d the ranks use these devices, as -d of a2a does; libibverbs is there when
 // the command was built with cgo.
 //
@@ -131,7 +133,12 @@ func run(ctx context.Context, args []string, std stdio) int {
 			break
 		}
 		defer s.close()
-		if p.tune != "" {
+		if len(p.program) > 0 {
+			err = programCommand(ctx, s, std.out)
+			if sig, ok := ended(err); ok {
+				return 128 + int(sig)
+			}
+		} else if p.tune != "" {
 			status, err = tuneCommand(ctx, s, std.out, files.tune)
 		} else {
 			rows, status, err = measure(ctx, s, h)
@@ -144,7 +151,7 @@ func run(ctx context.Context, args []string, std stdio) int {
 		}
 		return statusFailed
 	}
-	if p.tune != "" {
+	if p.tune != "" || len(p.program) > 0 {
 		return status
 	}
 	if err := files.write(std.out, h, rows, p); err != nil {

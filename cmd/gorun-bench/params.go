@@ -23,6 +23,7 @@ type params struct {
 	quick, backToBack, applications, verbose, quiet                       bool
 	csv, json, html, svg, tune, from                                      string
 	deviceList                                                            string // as given: "a" or "a,b"
+	programText, mpiList                                                  string
 	asyncList, compute, engineList                                        string
 
 	// What these come to.
@@ -32,6 +33,8 @@ type params struct {
 	asyncs   []string // modes of progress threads; none: the environment's
 	engines  []string // that run collectives; none: the ranks do
 	points   []point
+	program  []string      // with its arguments
+	mpis     []anyMPI      // that it runs with
 	budget   time.Duration // for a point
 	deadline time.Duration // of the session, 0: none
 }
@@ -82,6 +85,8 @@ func newParser() (*doca.Parser, *params) {
 	parser.String(&p.from, doca.Flag{Long: "from", Value: "FILE", Help: "measure nothing; read the results from a file that --json wrote"})
 	parser.String(&p.tune, doca.Flag{Long: "tune", Value: "FILE", Check: p.checkTune,
 		Help: "time every algorithm of the collectives for these ranks and sizes, and write the fastest ones as a table for GORUN_TUNING=FILE"})
+	parser.String(&p.programText, doca.Flag{Long: "program", Value: "COMMAND", Help: "run this program of MPI's standard ABI, with its arguments in one word, with each MPI of --mpi in turn, and compare the lines of numbers that it writes, as the OSU micro-benchmarks do"})
+	parser.String(&p.mpiList, doca.Flag{Long: "mpi", Value: "LIST", Help: "the MPIs for --program: mpich,openmpi or paths of libraries (gorun --mpi)"})
 	parser.Bool(&p.verbose, doca.Flag{Long: "verbose", Short: 'v', Help: "print which algorithm was chosen for each point, and why"})
 	parser.Bool(&p.quiet, doca.Flag{Long: "quiet", Short: 'q', Help: "do not show the progress"})
 	return parser, p
@@ -272,6 +277,9 @@ const (
 
 // settle fills in what is not given and lists the points.
 func (p *params) settle() error {
+	if err := p.settleProgram(); err != nil {
+		return err
+	}
 	p.memories = strings.Split(p.memoryList, ",")
 	if err := p.settleEngines(); err != nil {
 		return err

@@ -72,6 +72,17 @@ func (p *progress) at(round int, j *job, pt point) {
 	}
 }
 
+// say tells how far a session without jobs is.
+func (p *progress) say(text string) {
+	switch {
+	case p.w == nil:
+	case p.terminal:
+		fmt.Fprint(p.w, "\r\x1b[K"+text)
+	default:
+		fmt.Fprintln(p.w, text)
+	}
+}
+
 // left is the estimated time until the session ends: each job takes what it
 // took in the last round, or what was planned for it.
 func (p *progress) left(now time.Time) time.Duration {
