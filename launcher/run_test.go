@@ -275,8 +275,14 @@ func TestFirstRanksOfManyFail(t *testing.T) {
 	if err != nil || r.ExitStatus != 1 || r.Cause == nil {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	if len(r.Ranks) == 300 {
-		t.Errorf("all 300 ranks were started though the first ones had failed")
+}
+
+// TestRanksAreStartedUntilOneFails needs a CPU for the first rank to fail on while the others are started.
+func TestRanksAreStartedUntilOneFails(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
+	testenv.NoLeaks(t)
+	if r, _, _, err := runJob(t, Job{NP: 300, Argv: []string{"false"}}); err != nil || len(r.Ranks) == 300 {
+		t.Errorf("%d ranks were started though the first ones had failed, %v", len(r.Ranks), err)
 	}
 }
 

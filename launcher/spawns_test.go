@@ -326,11 +326,17 @@ func TestJobEndsWithSpawned(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name+" timeout", func(t *testing.T) {
 			testenv.NoLeaks(t)
-			job := Job{Argv: spawner(t, steps(spawn(2, "init", "sleep=20000"), []string{"sleep=20000"})...), NP: 1, Timeout: time.Second}
+			job := Job{Argv: spawner(t, steps(spawn(2, "init", "sleep=1000000"), []string{"sleep=1000000"})...), NP: 1, Timeout: time.Second}
 			overAgents(t, &job, way.hosts)
-			r, _, stderr, err := runJob(t, job)
-			if err != nil || r.ExitStatus != 124 || len(r.Ranks) != 3 {
-				t.Errorf("got %+v, %v, %q", r, err, stderr)
+			// On a busy machine the spawned ranks may not be there in time to be ended.
+			for ; ; job.Timeout *= 2 {
+				r, _, stderr, err := runJob(t, job)
+				if err != nil || r.ExitStatus != 124 || len(r.Ranks) > 3 {
+					t.Fatalf("got %+v, %v, %q", r, err, stderr)
+				}
+				if len(r.Ranks) == 3 {
+					return
+				}
 			}
 		})
 		t.Run(way.name+" signal", func(t *testing.T) {
