@@ -296,9 +296,12 @@ func TestConformanceTCPAdversarial(t *testing.T) {
 // afar are the groups that are run across processes: all, but in race builds,
 // where each process takes a second to start and the detector sees only one
 // of them, those with the most concurrency. Over TCP it takes what a peer's
-// completion ordered, in the peer's process, for a race.
+// completion ordered, in the peer's process, for a race. With -short those over TCP are
+// fewer: TestConformanceTCP has all of them in one process.
 func afar(shared bool) []string {
 	switch {
+	case !arch.RaceEnabled && testing.Short() && !shared:
+		return []string{"process", "transfer", "order", "dereg", "close", "srq", "ud", "xrc", "dc", "tag"}
 	case !arch.RaceEnabled:
 		return nil
 	case shared:
