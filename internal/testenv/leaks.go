@@ -16,7 +16,8 @@ const leakGrace = 5 * time.Second
 
 // NoLeaks makes the test fail when it ends with more file descriptors,
 // goroutines or child processes than it began with. Call it first, so that its
-// check comes after the test's other clean-ups; not for parallel tests.
+// check comes after the test's other clean-ups; not for parallel tests. Of a test that has failed
+// it asks nothing: what that left in the middle would be waited for in vain.
 func NoLeaks(t testing.TB) {
 	t.Helper()
 	noLeaks(t, leakGrace)
@@ -26,6 +27,9 @@ func noLeaks(t testing.TB, grace time.Duration) {
 	t.Helper()
 	fds, kids, routines := openFDs(), children(), runtime.NumGoroutine()
 	t.Cleanup(func() {
+		if t.Failed() {
+			return
+		}
 		deadline := time.Now().Add(Limit(grace))
 		for {
 			var left []string

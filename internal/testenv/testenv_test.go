@@ -18,6 +18,7 @@ type recorder struct {
 }
 
 func (r *recorder) Helper()                        {}
+func (r *recorder) Failed() bool                   { return r.failed != "" }
 func (r *recorder) Cleanup(f func())               { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Errorf(format string, a ...any) { r.failed = fmt.Sprintf(format, a...) }
 func (r *recorder) Fatalf(format string, a ...any) { r.Errorf(format, a...); runtime.Goexit() }
@@ -93,6 +94,19 @@ func TestNoLeaksSeesWhatIsLeft(t *testing.T) {
 		close(release)
 		if !strings.Contains(got, "goroutines") {
 			t.Errorf("blocked goroutines gave %q", got)
+		}
+	})
+	t.Run("after a failure", func(t *testing.T) {
+		r := &recorder{}
+		NoLeaks(r)
+		release := make(chan struct{})
+		defer close(release)
+		for range 10 {
+			go func() { <-release }()
+		}
+		r.Errorf("the failure")
+		if got := r.ended(); got != "the failure" {
+			t.Errorf("blocked goroutines after a failure gave %q", got)
 		}
 	})
 	t.Run("nothing", func(t *testing.T) {
