@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -51,11 +52,13 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 		return Result{ExitStatus: jerr.ExitStatus}, jerr
 	}
 	if job.Adopt {
-		a, err := orphan.Adopt()
-		if err != nil {
-			return Result{ExitStatus: statusFailed}, err
+		if a, err := orphan.Adopt(); err == nil {
+			defer a.End()
+		} else { // a container's filter of system calls may refuse it
+			job.Adopt = false
+			at.watch.putWarning(fmt.Sprintf("%v: daemons that ranks leave behind are found by their environment alone, "+
+				"so one that has cleared it stays; a filter of system calls that permits PR_SET_CHILD_SUBREAPER avoids this", err))
 		}
-		defer a.End()
 	}
 	if !job.oneHost() {
 		// The agents live as long as the thread that started them.
