@@ -167,3 +167,50 @@ func TestSecondProgramFindsTheSocketShut(t *testing.T) {
 		t.Errorf("got %+v, cause %v, %v, %q", r, r.Cause, err, stderr)
 	}
 }
+
+// A child that has inherited the socket and finalizes, as one of fork does that ends by exit under MPICH, is not the rank.
+func TestChildThatFinalizesIsNotTheRank(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			job := Job{Argv: roleArgv(t, "pmi", "init", "barrier", "@1", "child", "barrier", "finalize"), NP: 2}
+			overAgents(t, &job, way.hosts)
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || r.Cause != nil || r.Note != "" {
+				t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
+			}
+			job.Argv = roleArgv(t, "pmi", "init", "barrier", "@1", "child", "@0", "finalize")
+			r, _, stderr, err = runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || !strings.Contains(r.Note, "rank 1 ") || !strings.Contains(r.Note, "without MPI_Finalize") {
+				t.Errorf("without its own: got %+v, cause %v, %v, %q", r, r.Cause, err, stderr)
+			}
+		})
+	}
+}
+
+// A program of MPICH that ends by _exit behind MPI_Finalize has sent no finalize, which MPICH since 4.2 does when it exits.
+func TestExitBehindFinalizeOfMPICH(t *testing.T) {
+	const begin = `P map=libmpich.so.12.6.2 init put=K$PMI_RANK=1 barrier get=K$PMI_RANK `
+	for name, c := range map[string]struct {
+		script string
+		np     int
+		noted  bool
+	}{
+		"behind":               {begin + `barrier exit=0`, 2, false},
+		"before":               {begin + `exit=0`, 2, true},
+		"alone, behind":        {`P map=libmpich.so.12.6.2 init barrier exit=0`, 1, false},
+		"alone, before":        {`P map=libmpich.so.12.6.2 init none=K exit=0`, 1, true},
+		"no MPICH":             {`P init put=K$PMI_RANK=1 barrier get=K$PMI_RANK barrier exit=0`, 2, true},
+		"another program then": {begin + `barrier exit=0; ` + begin + `barrier exit=0`, 2, false},
+		"it does more":         {begin + `barrier get=K$PMI_RANK exit=0`, 2, true},
+		"in the fence":         {begin + `@0 put=Z$PMI_RANK=1 barrier exit=0`, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			r, stdout, stderr, err := runJob(t, Job{Argv: inARow(t, c.script), NP: c.np})
+			if err != nil || r.ExitStatus != 0 || r.Cause != nil || strings.Contains(r.Note, "without MPI_Finalize") != c.noted {
+				t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
+			}
+		})
+	}
+}

@@ -59,6 +59,7 @@ func (e *Engine) receiveLine(p *peer, line []byte) {
 
 // serve answers a command of a rank that may send any.
 func (e *Engine) serve(p *peer, cmd string, m Message) {
+	p.note(cmd)
 	switch cmd {
 	case "put":
 		e.put(p, m)

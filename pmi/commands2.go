@@ -21,6 +21,7 @@ func (e *Engine) receiveFrame(p *peer, m Message) {
 		e.violate(p, ErrOrder, fmt.Sprintf("%s after finalize", clip(cmd)))
 		return
 	}
+	p.note(cmd)
 	if e.serveNow(p, cmd, thread, m) {
 		return
 	}

@@ -80,6 +80,9 @@ type peer struct {
 	joined, finalized bool // whatever came after
 	shown             bool // a card, as ranks of package rank do
 
+	put     bool // something since its last fence
+	parting bool // its last command is a fence before which it has put nothing
+
 	wire    codec
 	partial []byte // an unfinished line or command
 	card    []byte // its card for the fence, being received when need > 0
@@ -145,6 +148,30 @@ func (e *Engine) Joined(rank int) bool { return e.peer(rank).joined }
 // Finalized reports whether a rank has sent finalize. A rank that joined
 // and did not send it has failed, whatever its exit status.
 func (e *Engine) Finalized(rank int) bool { return e.peer(rank).finalized }
+
+// Part has a rank finalize whose last word is a fence in which it brought nothing, if it is through that. So a program of
+// MPICH ends MPI_Finalize, and since 4.2 it sends finalize no sooner than in its exit handlers, which _exit leaves out. In
+// MPI_Init a fence follows what the rank has put, and it looks others' up behind it.
+func (e *Engine) Part(rank int) []Event {
+	p := e.peer(rank)
+	if !p.parting || p.state != up {
+		return nil
+	}
+	e.finalize(p)
+	return e.take(p)
+}
+
+// note keeps what Part needs to know of a command.
+func (p *peer) note(cmd string) {
+	switch cmd {
+	case "put", "kvs-put":
+		p.put, p.parting = true, false
+	case "barrier_in", "kvs-fence":
+		p.put, p.parting = false, !p.put
+	default:
+		p.parting = false
+	}
+}
 
 // Shown reports whether a rank has sent a card: it is a rank of package
 // rank, whose calls return an error when they need a rank that has died.

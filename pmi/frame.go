@@ -98,3 +98,28 @@ func (m Message) AppendFrame(b []byte) []byte {
 	copy(b[at+lengthDigits-len(n):], n)
 	return b
 }
+
+// Farewell answers finalize, of PMI-1 or PMI-2, when it is all that data is; nil: it is something else. A server needs it
+// for a process that is no rank but has inherited a rank's connection.
+func Farewell(data []byte) []byte {
+	if string(data) == "cmd=finalize\n" {
+		return []byte("cmd=finalize_ack\n")
+	}
+	if len(data) < lengthDigits {
+		return nil
+	}
+	n, err := frameLength(data[:lengthDigits])
+	if err != nil || n != len(data)-lengthDigits {
+		return nil
+	}
+	m, err := ParseFrame(data[lengthDigits:])
+	if err != nil || m.Fields[0].Value != "finalize" {
+		return nil
+	}
+	answer := NewMessage("finalize-response")
+	if thread, ok := m.Get("thrid"); ok {
+		answer.Fields = append(answer.Fields, Field{"thrid", thread})
+	}
+	answer.Fields = append(answer.Fields, Field{"rc", "0"})
+	return answer.AppendFrame(nil)
+}

@@ -244,3 +244,16 @@ func firstViolation(events []Event) *RankError {
 	}
 	return nil
 }
+
+func TestFarewell(t *testing.T) {
+	for in, want := range map[string]string{
+		"cmd=finalize\n": "cmd=finalize_ack\n", "cmd=finalize": "", "cmd=barrier_in\n": "", "": "", "cmd=finalize\ncmd=finalize\n": "",
+		"    13cmd=finalize;": "    28cmd=finalize-response;rc=0;", "    21cmd=finalize;thrid=7;": "    36cmd=finalize-response;thrid=7;rc=0;",
+		"    13cmd=finaliz_;": "", "    12cmd=finalize;": "", "    13cmd=": "", "xx": "",
+	} {
+		got := Farewell([]byte(in))
+		if want == "" && got != nil || want != "" && strings.TrimLeft(string(got), " 0123456789") != strings.TrimLeft(want, " 0123456789") {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}

@@ -273,6 +273,9 @@ func (h *Host) processEnded(local int) {
 	h.hearAll()
 	for h.receive(local) {
 	}
+	if how.status == 0 {
+		h.part(local)
+	}
 	r.joined, r.finalized = h.met(local)
 	r.gone, r.how = true, how
 	h.unwatch(&r.socket)

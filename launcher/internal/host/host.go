@@ -142,6 +142,7 @@ type rank struct {
 	how               end    // once it is gone
 	leaves            bool   // it was on its way out when the others were told to end
 	came              bool   // to the PMIx server
+	speaker           int    // the process that said init on the socket; 0: unknown
 	joined, finalized bool   // what met tells when it is gone
 	crash             crash
 	silent            time.Time

@@ -18,6 +18,7 @@ const librariesMost = 16
 type libraries struct {
 	looks int
 	apps  map[int]bool    // that run alone and were looked at
+	of    map[int]string  // the last file of each program's ranks
 	told  map[string]bool // files
 }
 
@@ -27,16 +28,19 @@ var MPILibrary = regexp.MustCompile(`^(libmpi|libmpich|libmpi_abi[a-z_]*)\.so\.(
 // loaded looks up what library a rank has that has joined its first world, of PMIx or of PMI.
 func (h *Host) loaded(local int, pmix bool) {
 	s, app := &h.libraries, h.spec.Ranks[local].App
-	if h.spec.NP == 1 || s.looks == librariesMost || s.apps[app] || h.ranks[local].gone {
+	if s.looks == librariesMost || s.apps[app] || h.ranks[local].gone {
 		return
 	}
 	if s.apps == nil {
-		s.apps, s.told = map[int]bool{}, map[string]bool{}
+		s.apps, s.of, s.told = map[int]bool{}, map[int]string{}, map[string]bool{}
 	}
 	s.apps[app] = app < len(h.alone) && h.alone[app]
 	s.looks++
 	file := libraryOf(h.ranks[local].pid, looksDepth)
-	if file == "" || s.told[file] {
+	if file == "" {
+		return
+	}
+	if s.of[app] = file; s.told[file] {
 		return
 	}
 	s.told[file] = true

@@ -48,7 +48,7 @@ func (h *Host) receive(local int) bool {
 	if r.socket < 0 || r.stuck {
 		return false
 	}
-	n, _, err := unix.Recvfrom(r.socket, h.buf, unix.MSG_DONTWAIT)
+	n, who, err := h.read(local)
 	switch {
 	case err == unix.EINTR:
 		return true
@@ -59,9 +59,19 @@ func (h *Host) receive(local int) bool {
 		return false
 	}
 	h.expectFences()
+	if r.speaker > 0 && who > 0 && who != r.speaker {
+		if answer := pmi.Farewell(h.buf[:n]); answer != nil {
+			h.log("rank %d: process %d, which has inherited its connection, is through with MPI: the rank is not", h.rankOf(local), who)
+			h.reply(local, answer)
+			return true
+		}
+	}
 	e, rank := h.engine(local), h.rankOf(local)
 	first := !e.Joined(rank) && r.world == 0
 	h.apply(e, e.Receive(rank, h.buf[:n]))
+	if first && e.Joined(rank) {
+		r.speaker = who
+	}
 	if first && e.Joined(rank) && !e.Shown(rank) { // no rank of package rank
 		h.loaded(local, false)
 	}
@@ -69,6 +79,29 @@ func (h *Host) receive(local int) bool {
 		h.buf = h.large()
 	}
 	return true
+}
+
+// read reads from a rank's socket, and tells which process has written that; 0: the kernel does not say. What a child writes
+// that has inherited the socket, as one of fork that ends by exit does under MPICH 4.2 and later, which finalizes PMI then,
+// is never in one read with what the rank has written.
+func (h *Host) read(local int) (n, who int, err error) {
+	r := &h.ranks[local]
+	if h.dials(local) {
+		n, _, err = unix.Recvfrom(r.socket, h.buf, unix.MSG_DONTWAIT)
+		return n, 0, err
+	}
+	var control [64]byte // room for one ucred
+	n, m, _, _, err := unix.Recvmsg(r.socket, h.buf, control[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	if err != nil || m == 0 {
+		return n, 0, err
+	}
+	messages, _ := unix.ParseSocketControlMessage(control[:m])
+	for i := range messages {
+		if cred, no := unix.ParseUnixCredentials(&messages[i]); no == nil {
+			who = int(cred.Pid)
+		}
+	}
+	return n, who, nil
 }
 
 // expectFences is called when a rank has spoken.

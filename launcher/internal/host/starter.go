@@ -242,6 +242,8 @@ func (s *starter) start(local int, b *binder) (err error) {
 			return os.NewSyscallError("socketpair", err)
 		}
 		r.socket, theirs[pmiFD] = pair[0], pair[1]
+		// Where the kernel does not tell who has written, a child's words are the rank's.
+		_ = unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
 	}
 	r.pipes[Stderr].tail = new(stdio.Tail)
 	stderr := theirs[Stderr]

@@ -75,6 +75,7 @@ func (h *Host) nextWorld(local int) bool {
 	r, rank := &h.ranks[local], h.rankOf(local)
 	for h.receive(local) {
 	}
+	h.part(local)
 	e := h.engine(local)
 	switch {
 	case r.gone:
@@ -138,6 +139,15 @@ func (h *Host) met(local int) (joined, finalized bool) {
 		return true, true // in the world before
 	}
 	return e.Joined(rank), e.Finalized(rank)
+}
+
+// part has a rank finalize whose program was through MPI_Finalize, though it has not said so: see [pmi.Engine.Part].
+func (h *Host) part(local int) {
+	file := filepath.Base(h.libraries.of[h.spec.Ranks[local].App])
+	if strings.HasPrefix(file, "libmpich.so") || strings.HasPrefix(file, "libmpi_abi_mpich.so") || strings.HasPrefix(file, "libmpi.so.12.") {
+		e := h.engine(local)
+		h.apply(e, e.Part(h.rankOf(local)))
+	}
 }
 
 // waiting are the ranks in a fence that is not complete.
