@@ -224,9 +224,7 @@ func (t *Team) deadlocked() bool {
 		if i == t.rank {
 			continue
 		}
-		word := atomic.LoadUint64(&t.words[t.layout.waits(i)/8])
-		c := &t.machine.channels[i]
-		if needs := word & (1<<needBits - 1); needs == needMessage|uint64(c.sent+1) || needs == needSlots|uint64(c.told) {
+		if word, waits := t.waitedFor(i); waits {
 			chain = max(chain, word>>needBits+1)
 		}
 	}
@@ -249,6 +247,15 @@ const (
 	needSlots   uint64 = 1 << 17
 	needBits           = 18
 )
+
+// waitedFor is the waiting word of a peer, and whether it needs what this member has not given. A word of
+// a peer that has it by now, and has had no time to go on, says nothing.
+func (t *Team) waitedFor(peer int) (word uint64, waits bool) {
+	word = atomic.LoadUint64(&t.words[t.layout.waits(peer)/8])
+	c := &t.machine.channels[peer]
+	needs := word & (1<<needBits - 1)
+	return word, needs == needMessage|uint64(c.sent+1) || needs == needSlots|uint64(c.told)
+}
 
 // needs is the peer that the machine waits for and what it needs; -1 if it is
 // nothing that deadlocked knows of. In a farewell the peer may have freed its region.

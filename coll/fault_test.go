@@ -429,3 +429,40 @@ func TestNewTeamRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A peer that this member has given what it waits for, and that has had no time to take its word back, is in no call
+// that this member has missed.
+func TestMissedByPeersThatStillWait(t *testing.T) {
+	nw := network{n: 2}
+	through := make(chan struct{})
+	nw.run(t, func(ctx context.Context, m *member) error {
+		err := m.team.Barrier(ctx)
+		if m.rank == 1 {
+			close(through)
+			return err
+		}
+		if <-through; err != nil { // its own word is taken back
+			return err
+		}
+		c := &m.team.machine.channels[1]
+		for name, tt := range map[string]struct {
+			word   uint64
+			missed bool
+		}{
+			"no word":              {0, false},
+			"a message given":      {needMessage | uint64(c.sent), false},
+			"the next message":     {needMessage | uint64(c.sent+1), true},
+			"slots given":          {needSlots | uint64(c.told-1), false},
+			"slots that are taken": {needSlots | uint64(c.told), true},
+		} {
+			if tt.word != 0 {
+				tt.word |= 1 << needBits
+			}
+			atomic.StoreUint64(&m.team.words[m.team.layout.waits(1)/8], tt.word)
+			if got := m.team.Missed(); got != tt.missed {
+				t.Errorf("%s: missed %v, want %v", name, got, tt.missed)
+			}
+		}
+		return nil
+	})
+}

@@ -386,7 +386,7 @@ func (t *Team) Missed() bool {
 		}
 		next := t.machine.channels[i].awaited + 1
 		header := atomic.LoadUint64(&t.words[t.layout.header(i, t.machine.slotOf(next))/8])
-		if sequenceOf(header) == next || atomic.LoadUint64(&t.words[t.layout.waits(i)/8]) != 0 {
+		if _, waits := t.waitedFor(i); waits || sequenceOf(header) == next {
 			return true
 		}
 	}
