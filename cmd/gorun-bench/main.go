@@ -266,10 +266,13 @@ func measure(ctx context.Context, s *session, h *header) ([]row, int, error) {
 	if len(s.jobs) == 0 {
 		return nil, 0, fmt.Errorf("nothing of %s can be measured on %s ranks in these sizes", p.benchmarkList, p.countList)
 	}
+	if h.LoadBefore = loadAverage(); h.busyBefore() && !p.quiet {
+		log.Warnf("the machine is busy: load %.1f on %d cores; the figures will say little", h.LoadBefore, h.Machine.Cores)
+	}
 	err := s.run(ctx)
 	s.progress.clear()
 	rows := s.results.rows(p.points)
-	h.Complete = err == nil
+	h.Complete, h.LoadAfter, h.Rounds, h.Planned = err == nil, loadAverage(), s.rounds, p.runs
 	status := 0
 	if s.results.bad() {
 		log.Error("not all results are right, or some could not be measured: " + strings.Join(s.results.faults(), "; "))

@@ -94,10 +94,6 @@ func (o *outputs) write(out io.Writer, h *header, rows []row, p *params) error {
 			errs = append(errs, os.WriteFile(filepath.Join(o.svg, f.name+".svg"), []byte(f.file()), 0o666))
 		}
 	}
-	errs = append(errs, writeTable(out, rows), writeNotes(out, rows, p.verbose))
-	if c := h.Machine.Costs; c != nil {
-		_, err := fmt.Fprintf(out, "This machine takes for %s.\n", c)
-		errs = append(errs, err)
-	}
+	errs = append(errs, writeTable(out, rows), writeNotes(out, h, rows, p.verbose))
 	return errors.Join(errs...)
 }

@@ -19,6 +19,7 @@ type page struct {
 	Header   *header
 	Memory   string
 	Versions []string
+	Caveats  []string
 	Wrong    bool
 	// Judged rows have an aim, and some of them miss it.
 	Judged, Missed int
@@ -101,6 +102,7 @@ func newPage(h *header, rows []row) *page {
 	}
 	p.Judged, p.Missed = judged(rows)
 	p.Rates = ratesText(rows)
+	p.Caveats = h.caveats(rows)
 	p.plot(rows)
 	for _, l := range linesOf(rows) {
 		p.Lines = append(p.Lines, newLine(l, columns))

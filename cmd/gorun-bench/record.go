@@ -26,6 +26,11 @@ type header struct {
 	Method string `json:"method"`
 	// Complete is false when the session was ended early.
 	Complete bool `json:"complete"`
+	// The machine's load average before and after, and how many of the planned rounds were made.
+	LoadBefore float64 `json:"load_before,omitempty"`
+	LoadAfter  float64 `json:"load_after,omitempty"`
+	Rounds     int     `json:"rounds,omitempty"`
+	Planned    int     `json:"rounds_planned,omitempty"`
 }
 
 // machine is where it was measured.

@@ -127,13 +127,13 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestTable(t *testing.T) {
-	_, points, r := recorded()
+	h, points, r := recorded()
 	rows := r.rows(points)
 	var b strings.Builder
 	if err := writeTable(&b, rows); err != nil {
 		t.Fatal(err)
 	}
-	writeNotes(&b, rows, true)
+	writeNotes(&b, h, rows, true)
 	golden(t, "table.txt", b.String())
 }
 

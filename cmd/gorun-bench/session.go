@@ -37,6 +37,7 @@ type session struct {
 	jobs    []*job
 	results results
 	started time.Time
+	rounds  int // that were made to their end
 }
 
 // A job is a contender with a number of ranks, and what it measures.
@@ -191,6 +192,7 @@ func (s *session) run(ctx context.Context) error {
 				return err
 			}
 		}
+		s.rounds++
 		if round+1 < s.params.runs && s.late(time.Since(begun)) {
 			s.log.Infof("%d of %d rounds were made: another would take longer than the %v of this session", round+1, s.params.runs, s.params.deadline)
 			break

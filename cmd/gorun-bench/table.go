@@ -214,11 +214,14 @@ func writeTable(w io.Writer, rows []row) error {
 	return t.Flush()
 }
 
-// writeNotes tells under the table how to read it, what could not be measured,
+// writeNotes tells under the table why to doubt it, how to read it, what could not be measured,
 // how calls overlapped, and with -v which settings the peers had and what was
 // chosen.
-func writeNotes(w io.Writer, rows []row, verbose bool) error {
+func writeNotes(w io.Writer, h *header, rows []row, verbose bool) error {
 	var b strings.Builder
+	for _, c := range h.caveats(rows) {
+		fmt.Fprintf(&b, "WARNING: %s\n", c)
+	}
 	if slices.ContainsFunc(rows, func(r row) bool { return r.Runs > 1 }) {
 		fmt.Fprintln(&b, "±: how far the farthest round was from the median of the rounds.")
 	}
@@ -247,6 +250,9 @@ func writeNotes(w io.Writer, rows []row, verbose bool) error {
 		if verbose && r.Variant != "" {
 			fmt.Fprintf(&b, "%s: best with %s\n", what, r.Variant)
 		}
+	}
+	if c := h.Machine.Costs; c != nil {
+		fmt.Fprintf(&b, "This machine takes for %s.\n", c)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
