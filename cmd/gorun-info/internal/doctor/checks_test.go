@@ -120,6 +120,19 @@ func TestBadStates(t *testing.T) {
 		{"mpi-start", "nothing can be tried", func(m *machine) { delete(m.files, "opt/gorun/gorun") }, OK, "none was tried", ""},
 		{"mpi-hosts", "Debian's Open MPI 6", put("etc/openmpi/openmpi-mca-params.conf", "# btl_tcp_if_include = eth0\nbtl_base_warn_component_unused=0\nbtl_tcp_if_include=lo\n"), Note, "btl_tcp_if_include = lo: ranks of Open MPI reach no other host", "export OMPI_MCA_btl_tcp_if_include=eth0"},
 		{"mpi-hosts", "set by the user", all(put("etc/openmpi/openmpi-mca-params.conf", "btl_tcp_if_include=lo\n"), func(m *machine) { m.variable("OMPI_MCA_btl_tcp_if_include", "10.0.0.0/8") }), OK, "no setting of Open MPI keeps its hosts apart", ""},
+		{"slurm", "Debian's 26.05", func(m *machine) {
+			m.program("usr/bin/srun", "")
+			m.says["/usr/bin/srun --mpi=list"] = "MPI plugin types are...\n\tnone\n\tcray_shasta\n\tpmi2\n"
+		}, Note, "srun has no pmix plugin (it has none, cray_shasta, pmi2): programs of Open MPI run under it as worlds of one rank, and MPICH's with MPIR_CVAR_PMI_VERSION=2 fail under pmi2", "salloc -N 2 gorun ./program"},
+		{"slurm", "with pmix", func(m *machine) {
+			m.program("usr/bin/srun", "")
+			m.says["/usr/bin/srun --mpi=list"] = "MPI plugin types are...\n\tnone\n\tpmix\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
+		}, OK, "srun has the plugins none, pmix, pmi2", ""},
+		{"slurm", "it does not say", func(m *machine) {
+			m.program("usr/bin/srun", "")
+			m.fails["/usr/bin/srun --mpi=list"] = errors.New("exit status 1")
+			m.says["/usr/bin/srun --mpi=list"] = "srun: fatal: no configuration\n"
+		}, OK, "srun does not list its plugins: srun: fatal: no configuration", ""},
 		{"pmix", "no library, Open MPI", func(m *machine) {
 			m.PMIx = func(context.Context) PMIxSupport {
 				return PMIxSupport{Exists: true, Cgo: true, Problem: "libpmix.so.2: not found"}

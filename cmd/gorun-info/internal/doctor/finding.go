@@ -60,6 +60,7 @@ func checks() []check {
 		{"mpicc", "a program of one MPI under the launcher of another runs as N worlds of one rank", bare},
 		{"mpi-start", "programs of an MPI that cannot meet gorun end in MPI_Init, or run as worlds of one rank", starts},
 		{"mpi-hosts", "ranks of one job must reach each other", loopbackOnly},
+		{"slurm", "srun alone is no launcher for an MPI whose protocol it lacks: each rank is a world of its own", slurm},
 		{"devices", "hosts with RDMA devices can exchange messages by RDMA", devices},
 		{"memlock", "memory that is registered with an RDMA device is locked", memlock},
 		{"nofile", "gorun needs four file descriptors per rank", nofile},

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/gorun-mpi/gorun/internal/mpilib"
@@ -103,6 +104,26 @@ func loopbackOnly(_ context.Context, v *View) Finding {
 		}
 	}
 	return note("export OMPI_MCA_"+name+"="+network, "%s has %s = lo: ranks of Open MPI reach no other host, under any launcher", file, name)
+}
+
+// slurm tells of an srun that serves fewer MPIs than gorun does in its allocations, as Debian's of 26.05 without a pmix plugin.
+func slurm(ctx context.Context, v *View) Finding {
+	srun := v.program("srun")
+	if srun == "" {
+		return ok("no Slurm is here")
+	}
+	text, err := v.ask(ctx, srun, "--mpi=list")
+	if err != nil {
+		return ok("srun does not list its plugins: %s", lastLine(text))
+	}
+	_, list, _ := strings.Cut(text, "are...")
+	list, _, _ = strings.Cut(list, "specific") // versions of pmix
+	plugins := strings.Fields(list)
+	if slices.Contains(plugins, "pmix") || len(plugins) == 0 {
+		return ok("srun has the plugins %s", strings.Join(plugins, ", "))
+	}
+	return note("salloc -N 2 gorun ./program; in an allocation gorun starts the ranks, and serves PMI-1, PMI-2 and PMIx",
+		"srun has no pmix plugin (it has %s): programs of Open MPI run under it as worlds of one rank, and MPICH's with MPIR_CVAR_PMI_VERSION=2 fail under pmi2", strings.Join(plugins, ", "))
 }
 
 // Loads tells which MPI a program will load, and from where.
