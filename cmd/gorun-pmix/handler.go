@@ -78,6 +78,9 @@ func (h *helper) register(s link.Space) error {
 	if s.Parent != nil {
 		ns.Parent = &pmix.Proc{Namespace: s.Parent.Space, Rank: s.Parent.Rank}
 	}
+	for _, p := range s.Programs {
+		ns.Programs = append(ns.Programs, pmix.Program{Argv: p.Argv, Dir: p.Dir})
+	}
 	if err := h.server.Register(ns); err != nil {
 		return err
 	}

@@ -32,6 +32,15 @@ type Namespace struct {
 	// when a rank is told of them, and somebody else removes them. "": libraries
 	// see to themselves.
 	Dir string
+	// Programs are what its applications run, by number; one that is missing, or empty,
+	// is not known here.
+	Programs []Program
+}
+
+// Program is what the ranks of an application run, and the directory they begin in.
+type Program struct {
+	Argv []string
+	Dir  string
 }
 
 // Kind is what processes meet for. Only equal kinds meet.

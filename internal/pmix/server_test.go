@@ -416,24 +416,27 @@ func TestLog(t *testing.T) {
 // What Open MPI asks for in MPI_Init, 4.1 (orte/mca/ess/pmi, ompi/mca/rte/pmix) and
 // 5.0 (ompi/runtime/ompi_rte.c, opal/mca/common/ofi), as far as it is there to serve.
 // What is not: PMIX_LOCALITY_STRING and PMIX_CPUSET, which are in the words of hwloc
-// and without which peers of one host are near, not nearer; PMIX_APP_ARGV and
-// PMIX_WDIR, for which 5.0 looks at the process itself; PMIX_LOCAL_TOPO and the like,
+// and without which peers of one host are near, not nearer; PMIX_LOCAL_TOPO and the like,
 // without which it reads the machine.
 func TestKeysOfOpenMPI(t *testing.T) {
 	testenv.Part(t, testenv.Peers)
 	j := register(t, Namespace{
 		Nodes: []string{"here"}, NodeOf: []uint32{0, 0, 0}, AppOf: []uint32{0, 0, 1}, Universe: 5,
 		Parent: &Proc{"parent", 4}, Restarts: 2, Dir: "/job",
+		Programs: []Program{{Argv: []string{"./first", "a b", "c"}, Dir: "/work"}, {Argv: []string{"second"}, Dir: "/other"}},
 	})
 	j.wants(`1:job PMIX_UNIV_SIZE job PMIX_JOB_SIZE job PMIX_LOCAL_SIZE job PMIX_JOB_NUM_APPS job PMIX_LOCAL_PEERS job PMIX_NUM_NODES
 		job OMPI_APP_SIZES job OMPI_FIRST_RANKS job PMIX_TMPDIR job PMIX_NSDIR job PMIX_TDIR_RMCLEAN job PMIX_SPAWNED job PMIX_PARENT_ID
 		job PMIX_LOCAL_RANK job PMIX_NODE_RANK job PMIX_APPNUM job PMIX_NODEID job PMIX_HOSTNAME job PMIX_PROCDIR job PMIX_REINCARNATION job PMIX_LOCALLDR
-		- 2:job PMIX_APPNUM job PMIX_LOCAL_RANK`,
+		job PMIX_APP_RANK job PMIX_APP_ARGV job PMIX_WDIR job PMIX_APP_SIZE job PMIX_APPLDR
+		- 2:job PMIX_APPNUM job PMIX_LOCAL_RANK job PMIX_APP_RANK job PMIX_APP_ARGV job PMIX_WDIR job PMIX_APP_SIZE job PMIX_APPLDR`,
 		"1 PMIX_UNIV_SIZE = 5", "1 PMIX_JOB_SIZE = 3", "1 PMIX_LOCAL_SIZE = 3", "1 PMIX_JOB_NUM_APPS = 2", "1 PMIX_LOCAL_PEERS = 0,1,2", "1 PMIX_NUM_NODES = 1",
 		"1 OMPI_APP_SIZES = 2 1", "1 OMPI_FIRST_RANKS = 0 2", "1 PMIX_TMPDIR = /job", "1 PMIX_NSDIR = /job/"+j.name, "1 PMIX_TDIR_RMCLEAN = true",
 		"1 PMIX_SPAWNED = true", "1 PMIX_PARENT_ID = rank 4",
 		"1 PMIX_LOCAL_RANK = 1", "1 PMIX_NODE_RANK = 1", "1 PMIX_APPNUM = 0", "1 PMIX_NODEID = 0", "1 PMIX_HOSTNAME = here",
 		"1 PMIX_PROCDIR = /job/"+j.name+"/1", "1 PMIX_REINCARNATION = 2", "1 PMIX_LOCALLDR = 0",
+		"1 PMIX_APP_RANK = 1", "1 PMIX_APP_ARGV = ./first a b c", "1 PMIX_WDIR = /work", "1 PMIX_APP_SIZE = 2", "1 PMIX_APPLDR = 0",
+		"2 PMIX_APP_RANK = 0", "2 PMIX_APP_ARGV = second", "2 PMIX_WDIR = /other", "2 PMIX_APP_SIZE = 1", "2 PMIX_APPLDR = 2",
 		"2 PMIX_APPNUM = 1", "2 PMIX_LOCAL_RANK = 2")
 }
 

@@ -191,7 +191,12 @@ func (s *Server) Register(ns Namespace) error {
 			dirs[r] = filepath.Join(own, strconv.Itoa(r))
 		}
 	}
+	lines, wdirs := make([]string, count), make([]string, count)
+	for i, p := range ns.Programs[:min(len(ns.Programs), int(count))] {
+		lines[i], wdirs[i] = strings.Join(p.Argv, " "), p.Dir
+	}
 	c := C.gorun_namespace{
+		app_lines: w.strings(lines), app_dirs: w.strings(wdirs),
 		dir: w.add(ns.Dir), own_dir: w.add(own), rank_dirs: w.strings(dirs), restarts: C.uint32_t(ns.Restarts),
 		program_counts: w.add(counts), program_firsts: w.add(firsts),
 		nspace: w.add(ns.Name), nodes: w.add(nodes), procs: w.add(procs), peers: w.add(strings.Join(peers, ",")),

@@ -1039,8 +1039,13 @@ int gorun_pmix_ping(void) {
 	return lib.PMIx_Store_internal(&self, "gorun.ping", &value);
 }
 
+// How many ranks an application has, and the first of them.
+typedef struct {
+	uint32_t size, leader;
+} app_shape;
+
 int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
-	enum { JOB = 24, PROC = 10 };
+	enum { JOB = 24, PROC = 12, APP = 5 };
 	char *nodes = NULL, *procs = NULL;
 	uint32_t leader = 0;
 	int rc = lib.PMIx_generate_regex(ns->nodes, &nodes);
@@ -1050,15 +1055,19 @@ int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
 	if (rc != PMIX_SUCCESS) {
 		return rc;
 	}
-	size_t total = JOB + (size_t)ns->size;
+	size_t total = JOB + (size_t)ns->size + ns->app_count;
 	pmix_info_t *info = calloc(total, sizeof *info);
 	pmix_info_t *each = calloc((size_t)ns->size * PROC, sizeof *each);
-	pmix_data_array_t *arrays = calloc(ns->size, sizeof *arrays);
+	pmix_data_array_t *arrays = calloc((size_t)ns->size + ns->app_count, sizeof *arrays);
+	pmix_info_t *apps = calloc((size_t)ns->app_count * APP, sizeof *apps);
+	app_shape *shapes = calloc(ns->app_count, sizeof *shapes);
 	pmix_proc_t parent;
-	if (info == NULL || each == NULL || arrays == NULL) {
+	if (info == NULL || each == NULL || arrays == NULL || apps == NULL || shapes == NULL) {
 		free(info);
 		free(each);
 		free(arrays);
+		free(apps);
+		free(shapes);
 		return PMIX_ERR_NOMEM;
 	}
 	for (uint32_t r = ns->size; r-- > 0;) {
@@ -1104,7 +1113,12 @@ int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
 		set_uint16(&p[k++], PMIX_LOCAL_RANK, (uint16_t)ns->local_rank[r]);
 		set_uint16(&p[k++], PMIX_NODE_RANK, (uint16_t)ns->local_rank[r]);
 		set_uint32(&p[k++], PMIX_NODEID, ns->node_of[r]);
+		app_shape *app = &shapes[ns->app_of[r]];
+		if (app->size == 0) {
+			app->leader = r;
+		}
 		set_uint32(&p[k++], PMIX_APPNUM, ns->app_of[r]);
+		set_rank(&p[k++], PMIX_APP_RANK, app->size++);
 		set_string(&p[k++], PMIX_HOSTNAME, ns->node_names[ns->node_of[r]]);
 		set_uint32(&p[k++], PMIX_REINCARNATION, ns->restarts);
 		if (ns->rank_dirs[r][0] != 0) {
@@ -1116,6 +1130,26 @@ int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
 		set_key(&info[n], PMIX_PROC_DATA);
 		info[n].value.type = PMIX_DATA_ARRAY;
 		info[n++].value.data.darray = &arrays[r];
+	}
+	for (uint32_t a = 0; a < ns->app_count; a++) {
+		pmix_info_t *p = &apps[(size_t)a * APP];
+		pmix_data_array_t *array = &arrays[ns->size + a];
+		size_t k = 0;
+		set_uint32(&p[k++], PMIX_APPNUM, a); // must be first
+		set_uint32(&p[k++], PMIX_APP_SIZE, shapes[a].size);
+		set_rank(&p[k++], PMIX_APPLDR, shapes[a].leader);
+		if (ns->app_lines[a][0] != 0) {
+			set_string(&p[k++], PMIX_APP_ARGV, ns->app_lines[a]);
+		}
+		if (ns->app_dirs[a][0] != 0) {
+			set_string(&p[k++], PMIX_WDIR, ns->app_dirs[a]);
+		}
+		array->type = PMIX_INFO;
+		array->size = k;
+		array->array = p;
+		set_key(&info[n], PMIX_APP_INFO_ARRAY);
+		info[n].value.type = PMIX_DATA_ARRAY;
+		info[n++].value.data.darray = array;
 	}
 	call c = CALL;
 	rc = call_wait(&c, lib.PMIx_server_register_nspace(ns->nspace, (int)ns->local_count, info, n, call_over, &c));
@@ -1136,6 +1170,8 @@ int gorun_pmix_register(const gorun_namespace *ns, uint32_t uid, uint32_t gid) {
 	free(info);
 	free(each);
 	free(arrays);
+	free(apps);
+	free(shapes);
 	return rc;
 }
 

@@ -28,6 +28,7 @@ typedef struct {
 	uint32_t restarts;
 	const char *program_counts, *program_firsts; // of its applications: 2 1, 0 2
 	const char *dir, *own_dir, **rank_dirs;      // "": none
+	const char **app_lines, **app_dirs;          // command lines and directories by application; "": not known
 } gorun_namespace;
 
 // What is asked in one query. Keys are the names of attributes ("PMIX_QUERY_..."),

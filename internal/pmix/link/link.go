@@ -128,6 +128,14 @@ type Space struct {
 	Parent   *Proc   `msgpack:"p"`
 	Restarts int     `msgpack:"r,omitempty"`
 	Session  string  `msgpack:"d,omitempty"` // directory on the host for files of MPIs; "": theirs to find
+	// Programs are its applications, by number, as far as the host runs them.
+	Programs []Program `msgpack:"g,omitempty"`
+}
+
+// Program is what ranks of an application run. Both are empty where no rank of the host does.
+type Program struct {
+	Argv []string `msgpack:"a,omitempty"`
+	Dir  string   `msgpack:"d,omitempty"`
 }
 
 // Elsewhere is the Node of a namespace of which no rank is on the host.

@@ -49,6 +49,7 @@ func (h *Host) openPMIx() error {
 	}
 	h.pmix = server
 	space := *spec.PMIx
+	space.Programs = programs(spec)
 	space.Restarts = max(0, spec.Attempt-1)
 	// Not the setting of a job in which this one runs, or of the rank that has spawned it.
 	if !sets(Scrub(spec.users()), ompiSession) {
@@ -56,6 +57,17 @@ func (h *Host) openPMIx() error {
 	}
 	server.Add(space)
 	return h.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
+}
+
+// programs are what the ranks of this host run, by application, as they are told by PMIx.
+func programs(spec *Spec) []link.Program {
+	list := make([]link.Program, len(spec.Apps))
+	for i, app := range spec.Apps {
+		if list[i] = (link.Program{Argv: app.Argv, Dir: app.Dir}); app.Argv != nil && app.Dir == "" {
+			list[i].Dir, _ = os.Getwd() // where it is gone, they are not told
+		}
+	}
+	return list
 }
 
 // refusal is why no rank is served, "" where one may be.
