@@ -8,19 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Refuse makes the kernel answer EPERM to system calls, by number, of this process and
+// its children, as the filters of containers do.
+func Refuse(calls ...uint32) error {
+	// struct seccomp_data begins with the number of the system call.
+	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}}
+	for _, call := range calls {
+		filter = append(filter,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
+	}
+	return refuse(append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}))
+}
+
 // RefuseProcessVM makes the kernel answer EPERM to process_vm_readv and
 // process_vm_writev of this process and its children, as Yama does and as
 // containers do. It fails where it cannot, or where they go on working.
 func RefuseProcessVM() error {
-	// struct seccomp_data begins with the number of the system call.
-	err := refuse([]unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_PROCESS_VM_READV},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_PROCESS_VM_WRITEV},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	})
-	if err != nil {
+	if err := Refuse(unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV); err != nil {
 		return err
 	}
 	var one [2]byte
