@@ -70,7 +70,7 @@ test: ## the tests that need nothing but Go (five minutes on two cores); make te
 
 # Each part runs alone, by its name, in at most ten minutes, and installs what it needs (scripts/test-deps).
 PARTS := peers tools hosts batch large faults timed results
-LONG  := long-rank long-coll long-rdma long-launcher long-internal
+LONG  := long-rank long-coll long-rdma long-launcher long-pmi long-internal
 export GOTESTSUM := gotest.tools/gotestsum@v1.13.0
 
 .PHONY: test-all $(PARTS:%=test-%) $(LONG:%=test-%)
@@ -83,7 +83,7 @@ test-large: ## jobs of hundreds of ranks, a thousand jobs
 test-faults: ## random faults, floods, and deaths at random moments
 test-timed: ## what holds a bound of time, and can only be told by a clock
 test-results: ## gorun-bench and make results, quickly
-test-long-rank test-long-coll test-long-rdma test-long-launcher test-long-internal: ## a library's tests with all repetitions
+test-long-rank test-long-coll test-long-rdma test-long-launcher test-long-pmi test-long-internal: ## a library's tests with all repetitions
 # ARGS= has test-hosts try one case of each kind, as CI does.
 ARGS = $(if $(filter hosts batch,$*),-args -all)
 $(PARTS:%=test-%) $(LONG:%=test-%): test-%:
