@@ -224,7 +224,7 @@ func TestCosts(t *testing.T) {
 	}
 	files := outputs{}
 	var out strings.Builder
-	if err := files.write(&out, &header{Machine: machine{Costs: &c}}, nil, &params{}); err != nil || !strings.HasSuffix(out.String(), "This machine takes for "+want+".\n") {
+	if err := files.write(&out, &header{Machine: machine{Costs: &c}}, nil, &params{}); err != nil || !strings.HasSuffix(out.String(), "The machine takes for "+want+".\n") {
 		t.Errorf("the output ends with %q, %v", out.String(), err)
 	}
 	if c := thisMachine().Costs; c == nil || c.Call <= 0 || c.Fork <= 0 {

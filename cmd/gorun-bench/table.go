@@ -252,7 +252,7 @@ func writeNotes(w io.Writer, h *header, rows []row, verbose bool) error {
 		}
 	}
 	if c := h.Machine.Costs; c != nil {
-		fmt.Fprintf(&b, "This machine takes for %s.\n", c)
+		fmt.Fprintf(&b, "The machine takes for %s.\n", c)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

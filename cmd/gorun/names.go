@@ -43,10 +43,7 @@ func familyOf(command string) family {
 }
 
 // isRecent tells whether a name asks for the words of Open MPI 6 where they differ from those of 4.1: mpirun-6.
-func isRecent(command string) bool {
-	base, _ := strings.CutSuffix(filepath.Base(command), "-6")
-	return base == "mpirun" && strings.HasSuffix(command, "-6")
-}
+func isRecent(command string) bool { return filepath.Base(command) == "mpirun-6" }
 
 // playAs gives gorun the name that --as, or else GORUN_AS, says, as in a wrapper that is called mpirun: what wrappers start
 // does not know their names. The option decides how the others are read, so it is the first.

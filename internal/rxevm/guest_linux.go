@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // guestWord is the last argument of the program that is to be the guest's init;

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // ConnFD is where a process started by Start finds the connection for Serve.

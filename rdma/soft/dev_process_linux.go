@@ -1,8 +1,9 @@
 package soft
 
 import (
-	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // allowReach lets any process that may otherwise trace us do so under Yama's

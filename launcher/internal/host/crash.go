@@ -7,8 +7,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // Open MPI and UCX catch the signals of a crash and write where it was. They allocate

@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // processes are those of this machine by the rank of this host whose group they

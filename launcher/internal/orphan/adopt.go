@@ -12,8 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 const (
