@@ -1,6 +1,7 @@
 package dpa
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,7 @@ import (
 type bell struct {
 	waiting atomic.Int32
 	mu      sync.Mutex
-	rung    chan struct{} // closed by ring; nil: nobody has slept since
+	asleep  []*sleeper // those that ring wakes
 }
 
 // ring is called after the store. It costs a load while nobody sleeps.
@@ -23,10 +24,10 @@ func (b *bell) ring() {
 		return
 	}
 	b.mu.Lock()
-	if b.rung != nil {
-		close(b.rung)
-		b.rung = nil
+	for _, s := range b.asleep {
+		s.rung <- struct{}{} // it is in the list once, with room
 	}
+	b.asleep = b.asleep[:0]
 	b.mu.Unlock()
 }
 
@@ -34,7 +35,7 @@ func (b *bell) ring() {
 // by its program's calls gets one.
 const sleepMost = 10 * time.Millisecond
 
-// A sleeper sleeps on one bell at a time.
+// A sleeper sleeps on one bell at a time. It keeps what it sleeps by, so that a sleep allocates nothing.
 type sleeper struct {
 	on      *bell
 	patient bool // all that it waits for rings: it sleeps until then
@@ -45,12 +46,12 @@ type sleeper struct {
 var _ wait.Sleeper = (*sleeper)(nil)
 
 func (s *sleeper) Prepare() {
+	if s.rung == nil {
+		s.rung = make(chan struct{}, 1)
+	}
 	s.on.waiting.Add(1)
 	s.on.mu.Lock()
-	if s.on.rung == nil {
-		s.on.rung = make(chan struct{})
-	}
-	s.rung = s.on.rung
+	s.on.asleep = append(s.on.asleep, s)
 	s.on.mu.Unlock()
 }
 
@@ -76,7 +77,16 @@ func (s *sleeper) Sleep(nanoseconds int64) (woken bool) {
 	return woken
 }
 
+// Cancel leaves the bell, and forgets that it has rung.
 func (s *sleeper) Cancel() {
 	s.on.waiting.Add(-1)
-	s.rung = nil
+	s.on.mu.Lock()
+	if i := slices.Index(s.on.asleep, s); i >= 0 {
+		s.on.asleep = slices.Delete(s.on.asleep, i, i+1)
+	}
+	s.on.mu.Unlock()
+	select {
+	case <-s.rung:
+	default:
+	}
 }

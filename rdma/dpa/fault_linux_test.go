@@ -103,7 +103,7 @@ func stuckHere(release chan struct{}) { <-release }
 // A kernel that does not come back is given up: the event has the thread's name and stack, and another has its seat.
 func TestHangIsGivenUp(t *testing.T) {
 	testenv.NoLeaks(t)
-	c := must[*Context](t)(New(domains(t, 1, fabric{})[0], Config{Threads: 2, Grace: 100 * time.Millisecond}))
+	c := must[*Context](t)(New(domains(t, 1, fabric{})[0], Config{Threads: 2, Grace: testenv.Limit(50 * time.Millisecond)}))
 	g, release := group(t, c, 2), make(chan struct{})
 	done := launched(t, g, Launch{Deadline: time.Millisecond, Kernel: func(th *Thread) error {
 		if th.Rank() == 1 {

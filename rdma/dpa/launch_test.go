@@ -262,9 +262,9 @@ func TestLaunchDoesNotAllocate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// A wait that sleeps makes a channel.
-		if runtime.ReadMemStats(&after); round > 0 && after.Mallocs-before.Mallocs > runs/4 {
-			t.Errorf("%d allocations in %d launches, want none but for sleeps", after.Mallocs-before.Mallocs, runs)
+		// The collector may empty the pool of waiters.
+		if runtime.ReadMemStats(&after); round > 0 && after.Mallocs-before.Mallocs > runs/10 {
+			t.Errorf("%d allocations in %d launches, want none", after.Mallocs-before.Mallocs, runs)
 		}
 	}
 }

@@ -124,7 +124,9 @@ func (o *Offload) connect(opt Options) error {
 		if last == nil {
 			o.log.Infof("waiting: no daemon has answered at %s (%v)", address, err)
 		}
-		last = err
+		if last == nil || within.Err() == nil { // an attempt that the limit ended says nothing new
+			last = err
+		}
 	})
 	if errors.Is(err, errLate) {
 		return fmt.Errorf("no daemon has answered at %s within %v (--connect-timeout): %w; start it with allreduce -r daemon -c 1 -t PORT", address, opt.Timeout, last)
