@@ -188,7 +188,7 @@ type hello struct {
 }
 
 // program is the name and version of the protocol.
-const program = "gorun pingpong 1"
+const program = "gorun pingpong 2"
 
 // agree makes sure that both ends mean to do the same, and gives the secret.
 func agree(ctx context.Context, ctl control, p *params) ([]byte, error) {

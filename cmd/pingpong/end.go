@@ -18,6 +18,8 @@ import (
 //	UD      one queue pair, an address handle for the peer
 //	XRC     an initiator, and a target with an SRQ in an XRC domain
 //	DC      an initiator with an address handle, and a target with an SRQ
+//
+// Each of -q has a lane: its queue pairs and its share of the traffic.
 type end struct {
 	device, provider string
 	params           *params
@@ -27,15 +29,16 @@ type end struct {
 	pd   rdma.PD
 	mr   rdma.MR
 	cq   rdma.CQ
-	qp   rdma.QP // sends
-	recv rdma.QP // receives: qp itself, or the target
-	srq  rdma.SRQ
 	ah   rdma.AH
+	xrcd rdma.XRCD
+
+	lanes []lane
 
 	gid    rdma.GID
 	psn    uint32
 	mtu    rdma.MTU
-	inline bool // messages are short enough
+	size   int // of the messages at present
+	inline int // most bytes that are sent inline
 	peer   card
 
 	owned []io.Closer // in the order of their making
@@ -45,8 +48,32 @@ type end struct {
 	rsge  [1]rdma.SGE
 	wcs   [16]rdma.WC
 
-	sent, received uint64 // requests that are complete
-	failure        error  // of the first that failed
+	failure error // of the first request that failed
+}
+
+// A lane is a queue pair, or an initiator and a target, and how far its traffic is.
+type lane struct {
+	index uint64
+	qp    rdma.QP // sends
+	recv  rdma.QP // receives: qp itself, or the target
+	srq   rdma.SRQ
+	traffic
+}
+
+// A traffic counts messages, and the credits by which the end that takes messages says that there is room
+// for more.
+type traffic struct {
+	sent, credited    uint64 // own messages and credits that are complete
+	received, credits uint64 // that have come from the peer
+	posted, given     uint64 // own messages and credits that were posted
+	taken, used       uint64 // of the peer's, how many had their receive posted again
+}
+
+// rewind begins to count anew.
+func (e *end) rewind() {
+	for i := range e.lanes {
+		e.lanes[i].traffic = traffic{}
+	}
 }
 
 // A card is what the peer must know of an end.
@@ -54,15 +81,20 @@ type card struct {
 	GID      rdma.GID `json:"gid"`
 	LID      uint16   `json:"lid"`
 	Endpoint []byte   `json:"endpoint,omitempty"` // of providers that need one
-	QPN      uint32   `json:"qpn"`
-	Target   uint32   `json:"target"` // the number of the queue pair that receives
+	Pairs    []pair   `json:"pairs"`
 	PSN      uint32   `json:"psn"`
-	SRQ      uint32   `json:"srq,omitempty"`
 	MTU      rdma.MTU `json:"mtu"`
 	RdAtom   uint8    `json:"rd_atom"` // reads and atomics answered at a time
 	Addr     uint64   `json:"addr"`    // of the memory
 	RKey     uint32   `json:"rkey"`
 	Length   uint64   `json:"length"`
+}
+
+// A pair is the numbers of a lane.
+type pair struct {
+	QPN    uint32 `json:"qpn"`
+	Target uint32 `json:"target"` // the number of the queue pair that receives
+	SRQ    uint32 `json:"srq,omitempty"`
 }
 
 // The keys that datagrams and dynamically connected requests carry. They are no
@@ -77,17 +109,17 @@ func (p *params) span() int { return (p.size + 63) &^ 63 }
 
 const grhRoom = 64 // GRHLen, and the payload on a line of its own
 
-func (e *end) out() []byte { return e.mr.Bytes()[:e.params.size] }
+func (e *end) out() []byte { return e.mr.Bytes()[:e.size] }
 
 // inbox is where messages and writes of the peer land.
 func (e *end) inbox() []byte {
 	at := e.params.span() + grhRoom
-	return e.mr.Bytes()[at : at+e.params.size]
+	return e.mr.Bytes()[at : at+e.size]
 }
 
 // newEnd opens the device and makes the objects.
 func newEnd(env *rank.Environment, p *params, serves bool, secret []byte) (*end, error) {
-	e := &end{params: p, serves: serves, psn: rand.Uint32() & 0xffffff}
+	e := &end{params: p, serves: serves, size: p.size, psn: rand.Uint32() & 0xffffff}
 	if err := e.make(env, secret); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
@@ -133,7 +165,7 @@ func (e *end) make(env *rank.Environment, secret []byte) error {
 	if e.mtu > port.ActiveMTU {
 		return fmt.Errorf("-m: found %d, but port 1 of %s has %d at most", p.mtu, e.device, port.ActiveMTU.Bytes())
 	}
-	if p.transport == rdma.UD && p.size > e.mtu.Bytes() {
+	if p.transport == rdma.UD && !p.all && p.size > e.mtu.Bytes() {
 		return fmt.Errorf("-s: found %d, but a datagram holds one MTU, %d bytes", p.size, e.mtu.Bytes())
 	}
 	if e.gid, err = e.chooseGID(port.GIDTblLen); err != nil {
@@ -151,11 +183,45 @@ func (e *end) make(env *rank.Environment, secret []byte) error {
 		return err
 	}
 	e.own(e.mr)
-	if e.cq, err = e.ctx.CreateCQ(4 * p.depth); err != nil {
+	if e.cq, err = e.ctx.CreateCQ(p.pairs * (3*p.depth + creditRoom)); err != nil {
 		return err
 	}
 	e.own(e.cq)
-	return e.makeQueues()
+	if p.transport == rdma.XRCSend {
+		if e.xrcd, err = e.ctx.OpenXRCD(rdma.XRCDInitAttr{}); err != nil {
+			return err
+		}
+		e.own(e.xrcd)
+	}
+	if err := e.chooseInline(); err != nil {
+		return err
+	}
+	e.lanes = make([]lane, p.pairs)
+	for i := range e.lanes {
+		e.lanes[i].index = uint64(i)
+		if err := e.makeLane(&e.lanes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inlineDefault is the longest message that is sent inline, as in perftest.
+const inlineDefault = 220
+
+// chooseInline settles which messages are sent inline.
+func (e *end) chooseInline() error {
+	p, most := e.params, e.ctx.QueryDevice().MaxInlineData
+	switch {
+	case p.op == opRead || p.op == opAtomic: // their data comes
+	case p.inline > most:
+		return fmt.Errorf("-I: found %d, but %s sends %d bytes inline at most", p.inline, e.device, most)
+	case p.inline >= 0:
+		e.inline = p.inline
+	case p.all || p.size <= min(most, inlineDefault):
+		e.inline = min(most, inlineDefault)
+	}
+	return nil
 }
 
 // supports refuses a transport that the device does not have, with its reason.
@@ -183,58 +249,49 @@ func (e *end) chooseGID(n int) (rdma.GID, error) {
 	return rdma.GID{}, fmt.Errorf("port 1 of %s has no GID: its network interface needs an address", e.device)
 }
 
-// makeQueues creates the queue pairs and brings them to INIT, with receives.
-func (e *end) makeQueues() error {
+// makeLane creates the queue pairs of a lane and brings them to INIT, with receives.
+func (e *end) makeLane(l *lane) error {
 	p := e.params
-	limits := e.ctx.QueryDevice()
-	size := rdma.QPCap{MaxSendWR: p.depth + 1, MaxRecvWR: 2 * p.depth, MaxSendSGE: 1, MaxRecvSGE: 1}
-	if inline := min(limits.MaxInlineData, 220); p.size <= inline && p.op != opRead && p.op != opAtomic {
-		size.MaxInlineData, e.inline = p.size, true
-	}
+	size := rdma.QPCap{MaxSendWR: p.depth + creditRoom, MaxRecvWR: 2 * p.depth, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: e.inline}
 	init := rdma.QPInitAttr{SendCQ: e.cq, RecvCQ: e.cq, Cap: size, Type: p.transport}
-	var target *rdma.QPInitAttr
+	shared := rdma.SRQAttr{MaxWR: size.MaxRecvWR, MaxSGE: 1}
+	var err error
 	switch p.transport {
 	case rdma.XRCSend:
-		xrcd, err := e.ctx.OpenXRCD(rdma.XRCDInitAttr{})
-		if err != nil {
-			return err
-		}
-		e.own(xrcd)
-		if err := e.makeSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: size.MaxRecvWR, MaxSGE: 1}, Type: rdma.SRQXRC, XRCD: xrcd, CQ: e.cq}); err != nil {
-			return err
-		}
-		target = &rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: xrcd}
+		err = e.makeTarget(l, rdma.SRQInitAttr{Attr: shared, Type: rdma.SRQXRC, XRCD: e.xrcd, CQ: e.cq}, rdma.QPInitAttr{Type: rdma.XRCRecv, XRCD: e.xrcd})
 	case rdma.DCI:
-		if err := e.makeSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: size.MaxRecvWR, MaxSGE: 1}}); err != nil {
-			return err
-		}
-		target = &rdma.QPInitAttr{Type: rdma.DCT, SendCQ: e.cq, RecvCQ: e.cq, SRQ: e.srq, DCAccessKey: dcKey}
+		err = e.makeTarget(l, rdma.SRQInitAttr{Attr: shared}, rdma.QPInitAttr{Type: rdma.DCT, SendCQ: e.cq, RecvCQ: e.cq, DCAccessKey: dcKey})
 	}
-	var err error
-	if target != nil {
-		init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = 0, 0
-		if e.recv, err = e.makeQP(*target); err != nil {
-			return err
-		}
-	}
-	if e.qp, err = e.makeQP(init); err != nil {
+	if err != nil {
 		return err
 	}
-	if e.recv == nil {
-		e.recv = e.qp
+	if l.recv != nil {
+		init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = 0, 0
+	}
+	if l.qp, err = e.makeQP(init); err != nil {
+		return err
+	}
+	if l.recv == nil {
+		l.recv = l.qp
 	}
 	for range size.MaxRecvWR {
-		if err := e.postRecv(); err != nil {
+		if err := e.postRecv(l); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *end) makeSRQ(attr rdma.SRQInitAttr) (err error) {
-	if e.srq, err = e.pd.CreateSRQ(attr); err == nil {
-		e.own(e.srq)
+// makeTarget creates the queue pair that receives for an initiator, and its receives.
+func (e *end) makeTarget(l *lane, receives rdma.SRQInitAttr, target rdma.QPInitAttr) (err error) {
+	if l.srq, err = e.pd.CreateSRQ(receives); err != nil {
+		return err
 	}
+	e.own(l.srq)
+	if target.Type == rdma.DCT {
+		target.SRQ = l.srq
+	}
+	l.recv, err = e.makeQP(target)
 	return err
 }
 
@@ -261,13 +318,18 @@ func (e *end) makeQP(init rdma.QPInitAttr) (rdma.QP, error) {
 
 // introduce exchanges cards and connects.
 func (e *end) introduce(ctx context.Context, ctl control) error {
-	mine := card{GID: e.gid, QPN: e.qp.Num(), Target: e.recv.Num(), PSN: e.psn, MTU: e.mtu, RdAtom: e.rdAtom(),
+	mine := card{GID: e.gid, PSN: e.psn, MTU: e.mtu, RdAtom: e.rdAtom(),
 		Addr: e.mr.Addr(), RKey: e.mr.RKey(), Length: e.mr.Len()}
 	if port, err := e.ctx.QueryPort(1); err == nil {
 		mine.LID = port.LID
 	}
-	if e.srq != nil && e.params.transport == rdma.XRCSend {
-		mine.SRQ = e.srq.Num()
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		numbers := pair{QPN: l.qp.Num(), Target: l.recv.Num()}
+		if e.params.transport == rdma.XRCSend {
+			numbers.SRQ = l.srq.Num()
+		}
+		mine.Pairs = append(mine.Pairs, numbers)
 	}
 	ep, reached := e.ctx.(rdma.Endpointer)
 	if reached {
@@ -280,6 +342,9 @@ func (e *end) introduce(ctx context.Context, ctl control) error {
 	e.peer = theirs
 	if need := uint64(2*e.params.span() + grhRoom); theirs.Length < need {
 		return fmt.Errorf("the peer's memory has %d bytes, expected %d", theirs.Length, need)
+	}
+	if len(theirs.Pairs) != len(e.lanes) {
+		return fmt.Errorf("the peer has %d queue pairs, expected %d", len(theirs.Pairs), len(e.lanes))
 	}
 	if reached != (len(theirs.Endpoint) > 0) {
 		return fmt.Errorf("%s (%s) cannot reach the peer's device: the ends need devices of one provider", e.device, e.provider)
@@ -319,14 +384,20 @@ func (e *end) connect() error {
 		AV: av, PathMTU: e.mtu, RQPSN: e.peer.PSN, SQPSN: e.psn,
 		MaxDestRdAtomic: e.rdAtom(), MaxRdAtomic: min(e.rdAtom(), e.peer.RdAtom), MinRNRTimer: 12, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
 	}
-	if e.recv != e.qp {
-		attr.DestQPNum = e.peer.QPN
-		if err := advance(e.recv, attr); err != nil {
+	for i := range e.lanes {
+		l, theirs := &e.lanes[i], e.peer.Pairs[i]
+		if l.recv != l.qp {
+			attr.DestQPNum = theirs.QPN
+			if err := advance(l.recv, attr); err != nil {
+				return err
+			}
+		}
+		attr.DestQPNum = theirs.Target
+		if err := advance(l.qp, attr); err != nil {
 			return err
 		}
 	}
-	attr.DestQPNum = e.peer.Target
-	return advance(e.qp, attr)
+	return nil
 }
 
 // advance brings a queue pair from INIT as far as its transport goes.
@@ -364,44 +435,56 @@ func advance(qp rdma.QP, attr rdma.QPAttr) error {
 
 // postRecv posts a receive into the inbox. All receives share it: what a
 // message brings is looked at before the next one is asked for.
-func (e *end) postRecv() error {
+func (e *end) postRecv(l *lane) error {
 	at, n := e.params.span()+grhRoom, e.params.size
 	if e.params.transport == rdma.UD {
 		at, n = at-rdma.GRHLen, n+rdma.GRHLen
 	}
 	e.rsge[0] = rdma.SGE{Addr: e.mr.Addr() + uint64(at), Length: uint32(n), LKey: e.mr.LKey()}
-	e.rr[0] = rdma.RecvWR{SGL: e.rsge[:]}
+	e.rr[0] = rdma.RecvWR{WRID: l.index << 1, SGL: e.rsge[:]}
 	var err error
-	if e.srq != nil {
-		_, err = e.srq.PostRecv(e.rr[:])
+	if l.srq != nil {
+		_, err = l.srq.PostRecv(e.rr[:])
 	} else {
-		_, err = e.recv.PostRecv(e.rr[:])
+		_, err = l.recv.PostRecv(e.rr[:])
 	}
 	return err
 }
 
 // post posts a signaled request of the whole out buffer; a read's or an
 // atomic's bytes come to the inbox.
-func (e *end) post(op rdma.WROpcode) error {
+func (e *end) post(l *lane, op rdma.WROpcode) error {
 	at := e.mr.Addr()
 	remote := e.peer.Addr + uint64(e.params.span()+grhRoom) // the peer's inbox
 	flags := rdma.SendSignaled
 	if op.Operation().Fetches() {
 		at += uint64(e.params.span() + grhRoom)
 		remote = e.peer.Addr
-	} else if e.inline {
+	} else if e.size <= e.inline {
 		flags |= rdma.SendInline
 	}
-	e.sge[0] = rdma.SGE{Addr: at, Length: uint32(e.params.size), LKey: e.mr.LKey()}
-	wr := &e.wr[0]
-	*wr = rdma.SendWR{Opcode: op, Flags: flags, SGL: e.sge[:], RemoteAddr: remote, RKey: e.peer.RKey, CompareAdd: 1, SRQNum: e.peer.SRQ}
+	e.sge[0] = rdma.SGE{Addr: at, Length: uint32(e.size), LKey: e.mr.LKey()}
+	e.wr[0] = rdma.SendWR{WRID: l.index << 1, Opcode: op, Flags: flags, SGL: e.sge[:], RemoteAddr: remote, RKey: e.peer.RKey, CompareAdd: 1}
+	return e.send(l)
+}
+
+// give posts a credit: a send without data, which its immediate value tells from a message.
+func (e *end) give(l *lane) error {
+	e.wr[0] = rdma.SendWR{WRID: l.index<<1 | 1, Opcode: rdma.WRSendWithImm, Flags: rdma.SendSignaled}
+	return e.send(l)
+}
+
+// send posts the request, to the peer's end of the lane.
+func (e *end) send(l *lane) error {
+	wr, theirs := &e.wr[0], &e.peer.Pairs[l.index]
+	wr.SRQNum = theirs.SRQ
 	switch e.params.transport {
 	case rdma.UD:
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, e.peer.QPN, qkey
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, theirs.QPN, qkey
 	case rdma.DCI:
-		wr.AH, wr.RemoteQPN, wr.DCAccessKey = e.ah, e.peer.Target, dcKey
+		wr.AH, wr.RemoteQPN, wr.DCAccessKey = e.ah, theirs.Target, dcKey
 	}
-	_, err := e.qp.PostSend(e.wr[:])
+	_, err := l.qp.PostSend(e.wr[:])
 	return err
 }
 
@@ -411,16 +494,24 @@ func (e *end) poll() {
 	if err != nil && e.failure == nil {
 		e.failure = err
 	}
-	for _, wc := range e.wcs[:n] {
-		switch {
-		case wc.Status != rdma.WCSuccess:
+	for i := range e.wcs[:n] {
+		wc := &e.wcs[i]
+		if wc.Status != rdma.WCSuccess {
 			if e.failure == nil {
 				e.failure = fmt.Errorf("a request of queue pair %#x failed: %w (vendor error %#x)", wc.QPNum, wc.Status, wc.VendorErr)
 			}
+			continue
+		}
+		l := &e.lanes[wc.WRID>>1]
+		switch {
+		case wc.Opcode == rdma.WCRecv && wc.Flags&rdma.WCFlagWithImm != 0:
+			l.credits++
 		case wc.Opcode >= rdma.WCRecv:
-			e.received++
+			l.received++
+		case wc.WRID&1 != 0:
+			l.credited++
 		default:
-			e.sent++
+			l.sent++
 		}
 	}
 }
@@ -428,5 +519,5 @@ func (e *end) poll() {
 func (e *end) String() string {
 	return fmt.Sprintf("%s (%s), %v, GID %d %v, MTU %d; local QPN %#06x PSN %#06x, remote QPN %#06x PSN %#06x GID %v",
 		e.device, e.provider, e.params.transport, e.params.gidIndex, e.gid, e.mtu.Bytes(),
-		e.qp.Num(), e.psn, e.peer.Target, e.peer.PSN, e.peer.GID)
+		e.lanes[0].qp.Num(), e.psn, e.peer.Pairs[0].Target, e.peer.PSN, e.peer.GID)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,11 +30,11 @@ func FuzzIBVText(f *testing.F) {
 			return
 		}
 		again, err := parseIBV(string(bytes.TrimSuffix(ibvLine(c), []byte{0})))
-		if err != nil || again.GID != c.GID || again.LID != c.LID || again.QPN != c.QPN || again.PSN != c.PSN {
+		if err != nil || again.GID != c.GID || again.LID != c.LID || again.Pairs[0].QPN != c.Pairs[0].QPN || again.PSN != c.PSN {
 			t.Errorf("%q reads as %+v, and back as %+v, %v", text, c, again, err)
 		}
-		if c.QPN >= 1<<24 || c.PSN >= 1<<24 {
-			t.Errorf("%q: queue pair %#x, PSN %#x", text, c.QPN, c.PSN)
+		if c.Pairs[0].QPN >= 1<<24 || c.PSN >= 1<<24 {
+			t.Errorf("%q: queue pair %#x, PSN %#x", text, c.Pairs[0].QPN, c.PSN)
 		}
 	})
 }
@@ -56,18 +57,18 @@ func dictate(text []byte, serves bool) *tcpControl {
 // FuzzCard has the other end of a ping-pong say anything: its greeting, its card, and
 // that it is there. What an end takes for a card is one.
 func FuzzCard(f *testing.F) {
-	p := &params{op: opSend, size: 8, iterations: 10, depth: 4}
+	p := &params{op: opSend, size: 8, pairs: 1, iterations: 10, depth: 4}
 	greeting, err := json.Marshal(hello{Program: program, Server: true, Task: p.task(), Secret: make([]byte, 32)})
 	if err != nil {
 		f.Fatal(err)
 	}
-	mine, err := json.Marshal(card{GID: rdma.GID{15: 1}, Endpoint: []byte("e"), QPN: 7, MTU: rdma.MTU1024, Addr: 1 << 40, Length: 1 << 20})
+	mine, err := json.Marshal(card{GID: rdma.GID{15: 1}, Endpoint: []byte("e"), Pairs: []pair{{QPN: 7}}, MTU: rdma.MTU1024, Addr: 1 << 40, Length: 1 << 20})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(fmt.Appendf(nil, "%s\n%s\n\"here\"\n", greeting, mine))
 	f.Add(fmt.Appendf(nil, "%s\n{\"gid\": [1,2,3], \"mtu\": 300}\nnull\n", greeting))
-	f.Add([]byte("{\"program\": \"gorun pingpong 2\"}\n"))
+	f.Add([]byte("{\"program\": \"gorun pingpong 3\"}\n"))
 	f.Add([]byte("0000:000000:000000:00000000000000000000000000000000\x00"))
 	f.Add(bytes.Repeat([]byte("x"), maxLine+2))
 	f.Fuzz(func(t *testing.T, says []byte) {
@@ -92,7 +93,7 @@ func FuzzCard(f *testing.F) {
 			t.Fatal(err)
 		}
 		var again card
-		if err := json.Unmarshal(b, &again); err != nil || again.GID != theirs.GID || again.QPN != theirs.QPN || !bytes.Equal(again.Endpoint, theirs.Endpoint) {
+		if err := json.Unmarshal(b, &again); err != nil || again.GID != theirs.GID || !slices.Equal(again.Pairs, theirs.Pairs) || !bytes.Equal(again.Endpoint, theirs.Endpoint) {
 			t.Errorf("%s reads back as %+v, %v", b, again, err)
 		}
 		if err := ctl.barrier(ctx); err == nil && !bytes.Contains(says, []byte(`"here"`)) {

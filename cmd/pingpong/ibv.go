@@ -74,7 +74,7 @@ func (e *end) introduceIBV(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	mine := card{GID: e.gid, LID: port.LID, QPN: e.qp.Num(), PSN: e.psn}
+	mine := card{GID: e.gid, LID: port.LID, Pairs: []pair{{QPN: e.lanes[0].qp.Num()}}, PSN: e.psn}
 	done := make([]byte, len(ibvDone)+1)
 	if e.serves {
 		if err := e.readIBV(conn); err != nil {
@@ -108,13 +108,16 @@ func (e *end) readIBV(conn net.Conn) error {
 		return err
 	}
 	theirs, err := parseIBV(string(b[:len(ibvText)]))
-	theirs.Target, theirs.MTU, theirs.RdAtom = theirs.QPN, e.mtu, 1
+	if err != nil {
+		return err
+	}
+	theirs.Pairs[0].Target, theirs.MTU, theirs.RdAtom = theirs.Pairs[0].QPN, e.mtu, 1
 	e.peer = theirs
-	return err
+	return nil
 }
 
 func ibvLine(c card) []byte {
-	return fmt.Appendf(nil, "%04x:%06x:%06x:%s\x00", c.LID, c.QPN, c.PSN, hex.EncodeToString(c.GID[:]))
+	return fmt.Appendf(nil, "%04x:%06x:%06x:%s\x00", c.LID, c.Pairs[0].QPN, c.PSN, hex.EncodeToString(c.GID[:]))
 }
 
 func parseIBV(text string) (card, error) {
@@ -134,32 +137,32 @@ func parseIBV(text string) (card, error) {
 	if _, err := hex.Decode(c.GID[:], []byte(fields[3])); err != nil {
 		return c, bad
 	}
-	c.LID, c.QPN, c.PSN = uint16(v[0]), uint32(v[1]), uint32(v[2])
+	c.LID, c.Pairs, c.PSN = uint16(v[0]), []pair{{QPN: uint32(v[1])}}, uint32(v[2])
 	return c, nil
 }
 
 // volley sends n messages and receives n: the client begins, and each end sends
 // again when it has both the answer to its last message and its completion.
 func (e *end) volley(w *clock, n int) (time.Duration, error) {
-	total := uint64(n)
+	l, total := &e.lanes[0], uint64(n)
 	var posted, taken uint64
 	start := time.Now()
 	if !e.serves {
-		if err := e.post(rdma.WRSend); err != nil {
+		if err := e.post(l, rdma.WRSend); err != nil {
 			return 0, err
 		}
 		posted++
 	}
-	through := func() bool { return e.sent == total && taken == total }
-	ready := condition(func() bool { return e.received > taken || through() })
-	complete := condition(func() bool { return e.sent == posted })
+	through := func() bool { return l.sent == total && taken == total }
+	ready := condition(func() bool { return l.received > taken || through() })
+	complete := condition(func() bool { return l.sent == posted })
 	for !through() {
 		if err := e.until(w, ready); err != nil {
 			return 0, lost(e, int(taken), err)
 		}
-		for e.received > taken {
+		for l.received > taken {
 			taken++
-			if err := e.postRecv(); err != nil {
+			if err := e.postRecv(l); err != nil {
 				return 0, err
 			}
 		}
@@ -169,7 +172,7 @@ func (e *end) volley(w *clock, n int) (time.Duration, error) {
 		if err := e.until(w, complete); err != nil {
 			return 0, err
 		}
-		if err := e.post(rdma.WRSend); err != nil {
+		if err := e.post(l, rdma.WRSend); err != nil {
 			return 0, err
 		}
 		posted++

@@ -12,7 +12,8 @@ import (
 // latency times the operation one at a time. Writes and sends go to and fro, and
 // count half a round trip; a read or an atomic is the client's alone and counts
 // whole.
-func latency(w *clock, e *end, ctl control, p *params, r *report) error {
+func latency(w *clock, e *end, ctl control, p *params, r *figures) error {
+	e.rewind()
 	fill(e.out(), e.serves)
 	clear(e.inbox())
 	if err := ctl.barrier(w.ctx); err != nil { // nobody writes into what is yet to be cleared
@@ -23,7 +24,9 @@ func latency(w *clock, e *end, ctl control, p *params, r *report) error {
 	case opWrite:
 		trip = writes(w, e)
 	case opSend:
-		trip = sends(w, e)
+		trip = sends(w, e, rdma.WRSend)
+	case opWriteImm:
+		trip = sends(w, e, rdma.WRRDMAWriteWithImm)
 	case opRead:
 		trip = fetches(w, e, rdma.WRRDMARead)
 	case opAtomic:
@@ -70,16 +73,16 @@ func stamp(i int) byte { return byte(i%251 + 1) }
 // writes is the trip of one write each way: its receiver sees its last byte
 // change, for the bytes of a write come in order.
 func writes(w *clock, e *end) func(int) error {
-	out, in := e.out(), e.inbox()
+	l, out, in := &e.lanes[0], e.out(), e.inbox()
 	last := len(in) - 1
 	var want byte
 	var posted uint64
 	arrived := condition(func() bool { return in[last] == want })
-	complete := condition(func() bool { return e.sent == posted })
+	complete := condition(func() bool { return l.sent == posted })
 	write := func() error {
 		out[last] = want
-		posted = e.sent + 1
-		return e.post(rdma.WRRDMAWrite)
+		posted = l.sent + 1
+		return e.post(l, rdma.WRRDMAWrite)
 	}
 	return func(i int) error {
 		want = stamp(i)
@@ -100,14 +103,15 @@ func writes(w *clock, e *end) func(int) error {
 	}
 }
 
-// sends is the trip of one send each way.
-func sends(w *clock, e *end) func(int) error {
+// sends is the trip of one message each way that takes a receive.
+func sends(w *clock, e *end, op rdma.WROpcode) func(int) error {
+	l := &e.lanes[0]
 	var posted, taken uint64
-	arrived := condition(func() bool { return e.received > taken })
-	complete := condition(func() bool { return e.sent == posted })
+	arrived := condition(func() bool { return l.received > taken })
+	complete := condition(func() bool { return l.sent == posted })
 	send := func() error {
-		posted = e.sent + 1
-		return e.post(rdma.WRSend)
+		posted = l.sent + 1
+		return e.post(l, op)
 	}
 	return func(int) error {
 		if !e.serves {
@@ -119,7 +123,7 @@ func sends(w *clock, e *end) func(int) error {
 			return err
 		}
 		taken++
-		if err := e.postRecv(); err != nil {
+		if err := e.postRecv(l); err != nil {
 			return err
 		}
 		if e.serves {
@@ -133,11 +137,12 @@ func sends(w *clock, e *end) func(int) error {
 
 // fetches is the trip of a read or an atomic.
 func fetches(w *clock, e *end, op rdma.WROpcode) func(int) error {
+	l := &e.lanes[0]
 	var posted uint64
-	complete := condition(func() bool { return e.sent == posted })
+	complete := condition(func() bool { return l.sent == posted })
 	return func(int) error {
-		posted = e.sent + 1
-		if err := e.post(op); err != nil {
+		posted = l.sent + 1
+		if err := e.post(l, op); err != nil {
 			return err
 		}
 		return e.until(w, complete)

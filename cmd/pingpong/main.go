@@ -35,6 +35,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/internal/doca"
 	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma"
 )
 
 func main() { doca.Main(run) }
@@ -97,7 +98,7 @@ func pingpong(ctx context.Context, env *rank.Environment, p *params, r *doca.Run
 		return err
 	}
 	r.Log.Infof("%s", e)
-	found := &report{Op: p.op, Device: e.device, Provider: e.provider, Transport: p.transport.String(), Bytes: p.size}
+	found := &report{Op: p.op, Device: e.device, Provider: e.provider, Transport: p.transport.String()}
 	if err := transfer(ctx, e, ctl, p, found); err != nil {
 		return err
 	}
@@ -117,10 +118,32 @@ func transfer(ctx context.Context, e *end, ctl control, p *params, r *report) er
 	w := newClock(ctx, p.timeout())
 	defer w.stop()
 	if p.op == opTutorial {
+		r.Bytes = p.size
 		return tutorial(w, e, ctl, r)
 	}
-	if err := latency(w, e, ctl, p, r); err != nil {
+	if !p.all {
+		var err error
+		r.figures, err = measure(w, e, ctl, p)
 		return err
 	}
-	return bandwidth(w, e, ctl, p, r)
+	for e.size = 2; e.size <= p.size; e.size *= 2 {
+		if p.transport == rdma.UD && e.size > e.mtu.Bytes() {
+			break
+		}
+		row, err := measure(w, e, ctl, p)
+		if err != nil {
+			return fmt.Errorf("%d bytes: %w", e.size, err)
+		}
+		r.Sizes = append(r.Sizes, row)
+	}
+	return nil
+}
+
+// measure takes the figures of the present size.
+func measure(w *clock, e *end, ctl control, p *params) (figures, error) {
+	f := figures{Bytes: e.size}
+	if err := latency(w, e, ctl, p, &f); err != nil {
+		return f, err
+	}
+	return f, bandwidth(w, e, ctl, p, &f)
 }

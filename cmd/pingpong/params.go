@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -18,12 +19,13 @@ import (
 const (
 	opTutorial = "tutorial"
 	opWrite    = "write"
+	opWriteImm = "write_imm"
 	opRead     = "read"
 	opSend     = "send"
 	opAtomic   = "atomic"
 )
 
-var operations = []string{opTutorial, opWrite, opRead, opSend, opAtomic}
+var operations = []string{opTutorial, opWrite, opWriteImm, opRead, opSend, opAtomic}
 
 // transports are what --qp names.
 var transports = []struct {
@@ -32,7 +34,7 @@ var transports = []struct {
 	ops  []string
 }{
 	{"rc", rdma.RC, operations},
-	{"uc", rdma.UC, []string{opWrite, opSend}},
+	{"uc", rdma.UC, []string{opWrite, opWriteImm, opSend}},
 	{"ud", rdma.UD, []string{opSend}},
 	{"xrc", rdma.XRCSend, operations},
 	{"dc", rdma.DCI, operations},
@@ -47,6 +49,9 @@ const defaultPort = "18515"
 // tutorialPort is where the server of the tutorial with arguments listens.
 const tutorialPort = "12025"
 
+// sizeMost is the largest message of --all.
+const sizeMost = 8 << 20
+
 // atomicSize is the length of an atomic operation.
 const atomicSize = 8
 
@@ -58,7 +63,11 @@ type params struct {
 	gidIndex   int // -1: the first that is set
 	op, qp     string
 	transport  rdma.QPType
-	size       int
+	size       int // the largest, with all
+	all        bool
+	pairs      int
+	both       bool // ends move data at the same time
+	inline     int  // most bytes sent inline; -1: by default
 	iterations int
 	warmup     int
 	depth      int
@@ -71,7 +80,7 @@ type params struct {
 
 // newParser declares the flags.
 func newParser(launched bool) (*doca.Parser, *params) {
-	p := &params{launched: launched, gidIndex: -1, op: opTutorial, qp: "rc", transport: rdma.RC, size: 4096, iterations: 1000, warmup: -1,
+	p := &params{launched: launched, gidIndex: -1, op: opTutorial, qp: "rc", transport: rdma.RC, size: 4096, pairs: 1, inline: -1, iterations: 1000, warmup: -1,
 		depth: 128, timeoutMS: 6000}
 	parser := doca.New("pingpong", "Two ends write and read each other's memory over RDMA and time it. Without --connect, pingpong is the server;\n"+
 		"under gorun -np 2 the ends are the two ranks. LOCAL_IP DEVICE are the tutorial's arguments, with REMOTE_IP for its client.", version.Line("pingpong"))
@@ -80,15 +89,26 @@ func newParser(launched bool) (*doca.Parser, *params) {
 		Help: "index in the port's GID table (default: the first valid entry)"})
 	parser.String(&p.qp, doca.Flag{Long: "qp", Value: "rc|uc|ud|xrc|dc", Check: p.checkQP, Help: "transport (default rc)"})
 	parser.String(&p.op, doca.Flag{Long: "op", Value: "OP", Check: doca.OneOf(&p.op, operations...),
-		Help: "measure write, read, send or atomic (default: the tutorial, one write and one read)"})
+		Help: "measure write, write_imm, read, send or atomic (default: the tutorial, one write and one read)"})
 	parser.Int(&p.size, doca.Flag{Long: "size", Short: 's', Value: "BYTES", Check: doca.Within(&p.size, 1, 1<<30),
 		Help: "message size in bytes (default 4096)"})
+	parser.Bool(&p.all, doca.Flag{Long: "all", Short: 'a', Check: func() error {
+		if parser.Given("size") {
+			return errors.New("found -a beside -s, expected one size or all")
+		}
+		return nil
+	}, Help: "measure every power of two from 2 bytes to 8 MiB"})
 	parser.Int(&p.iterations, doca.Flag{Long: "iterations", Short: 'n', Value: "N", Check: doca.Within(&p.iterations, 1, 1<<30),
 		Help: "number of round trips to time, and of messages for the bandwidth (default 1000)"})
 	parser.Int(&p.warmup, doca.Flag{Long: "warmup", Short: 'w', Value: "N", Check: doca.Within(&p.warmup, 0, 1<<30),
 		Help: "number of warm-up round trips (default: a tenth of -n)"})
 	parser.Int(&p.depth, doca.Flag{Long: "depth", Value: "N", Check: doca.Within(&p.depth, 2, 1<<14),
 		Help: "number of outstanding requests when measuring bandwidth (default 128)"})
+	parser.Int(&p.pairs, doca.Flag{Long: "qps", Short: 'q', Value: "N", Check: doca.Within(&p.pairs, 1, 1<<10),
+		Help: "number of queue pairs when measuring bandwidth, each with its --depth and its share of -n (default 1)"})
+	parser.Bool(&p.both, doca.Flag{Long: "bidirectional", Short: 'b', Help: "measure the bandwidth of both directions at the same time, and print their sum"})
+	parser.Int(&p.inline, doca.Flag{Long: "inline-size", Short: 'I', Value: "BYTES", Check: doca.Within(&p.inline, 0, 1<<20),
+		Help: "longest message that is sent inline, copied when it is posted (default: 220, less where the device has less)"})
 	parser.Int(&p.mtu, doca.Flag{Long: "mtu", Short: 'm', Value: "BYTES", Check: p.checkMTU,
 		Help: "path MTU: 256, 512, 1024, 2048 or 4096 (default: the port's; 1024 with --peer)"})
 	parser.String(&p.listen, doca.Flag{Long: "listen", Value: "HOST:PORT", Check: func() error { return p.checkAddress(&p.listen) },
@@ -186,11 +206,21 @@ func (p *params) settle() error {
 			return fmt.Errorf("--qp %s cannot %s: expected --op %s", p.qp, p.op, strings.Join(t.ops, " or "))
 		}
 	}
-	if p.peer == peerIBV && (p.op != opTutorial || p.transport != rdma.RC) {
-		return fmt.Errorf("--peer %s exchanges sends on RC: leave out --op and --qp", peerIBV)
+	more := p.all || p.both || p.pairs > 1
+	if p.peer == peerIBV && (p.op != opTutorial || p.transport != rdma.RC || more) {
+		return fmt.Errorf("--peer %s exchanges sends on one RC queue pair: leave out --op and --qp, and -a, -b and -q", peerIBV)
+	}
+	if p.op == opTutorial && more {
+		return fmt.Errorf("-a, -b and -q are of a measurement: add --op %s", strings.Join(operations[1:], ", "))
+	}
+	if p.op == opAtomic && p.all {
+		return fmt.Errorf("--op atomic has the one size of %d bytes: leave out -a", atomicSize)
 	}
 	if p.op == opAtomic {
 		p.size = atomicSize
+	}
+	if p.all {
+		p.size = sizeMost
 	}
 	if p.warmup < 0 {
 		p.warmup = max(1, p.iterations/10)
@@ -217,15 +247,25 @@ type task struct {
 	Op         string `json:"op"`
 	QP         string `json:"qp"`
 	Size       int    `json:"size"`
+	All        bool   `json:"all,omitempty"`
+	Pairs      int    `json:"qps"`
+	Both       bool   `json:"bidirectional,omitempty"`
 	Iterations int    `json:"iterations"`
 	Warmup     int    `json:"warmup"`
 	Depth      int    `json:"depth"`
 }
 
 func (p *params) task() task {
-	return task{p.op, p.qp, p.size, p.iterations, p.warmup, p.depth}
+	return task{p.op, p.qp, p.size, p.all, p.pairs, p.both, p.iterations, p.warmup, p.depth}
 }
 
 func (t task) String() string {
-	return fmt.Sprintf("--op %s --qp %s --size %d --iterations %d --warmup %d --depth %d", t.Op, t.QP, t.Size, t.Iterations, t.Warmup, t.Depth)
+	size, both := fmt.Sprintf("--size %d", t.Size), ""
+	if t.All {
+		size = "--all"
+	}
+	if t.Both {
+		both = " --bidirectional"
+	}
+	return fmt.Sprintf("--op %s --qp %s %s --iterations %d --warmup %d --depth %d --qps %d%s", t.Op, t.QP, size, t.Iterations, t.Warmup, t.Depth, t.Pairs, both)
 }

@@ -43,11 +43,12 @@ func tutorial(w *clock, e *end, ctl control, r *report) error {
 
 // do posts one request and waits for its completion.
 func (e *end) do(w *clock, op rdma.WROpcode) error {
-	if err := e.post(op); err != nil {
+	if err := e.post(&e.lanes[0], op); err != nil {
 		return err
 	}
-	want := e.sent + 1
-	return e.until(w, func() bool { return e.sent == want })
+	l := &e.lanes[0]
+	want := l.sent + 1
+	return e.until(w, func() bool { return l.sent == want })
 }
 
 // until polls until ready, or a request has failed.
