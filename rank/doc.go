@@ -30,6 +30,8 @@
 // for windows. If the queue pairs of a host could take more memory than [Config.QPMemory], all data
 // goes over dynamically connected queue pairs instead, of which a rank needs only a few.
 //
+// [Join] forms a world of processes that no launcher has started, by their addresses.
+//
 // # Memory
 //
 // A slice given to a blocking call belongs to the call until it returns. A slice given

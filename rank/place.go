@@ -39,6 +39,7 @@ type place struct {
 	seat     int  // which of the CPUs is its own; local, unless hosts share their CPUs
 	cpus     int  // that it may run on
 	largest  int  // ranks on the host that has most
+	together bool // another rank is in this process
 	sharers  int  // ranks that share these, itself included; 0: all of the segment
 	secret   []byte
 	listen   string
@@ -222,6 +223,8 @@ func foreignPlace(ctx context.Context, p *place, chosen string, exchange wireup.
 		}
 		if i == rank {
 			p.local, p.seat = p.size, p.size
+		} else if all[i].PID == own.PID {
+			p.together = true
 		}
 		p.size++
 	}

@@ -172,6 +172,10 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	} else if w.place, err = findPlace(ctx, cfg.Environment, w.launcher, w.rank, w.size); err != nil {
 		return err
 	}
+	if j, ok := w.launcher.(joined); ok {
+		w.place.secret = j.Secret(w.place.secret)
+	}
+	waiting.Scheduler = waiting.Scheduler || w.place.together
 	if w.device, err = openDevice(cfg, w.place, w.rank, w.size); err != nil {
 		return err
 	}
