@@ -65,10 +65,15 @@ type Config struct {
 	// [github.com/gorun-mpi/gorun/rdma/soft/softtls.Handshake], which is not built in because of its size. Without
 	// it Init fails there.
 	Secure soft.Handshake
+	// Waiting is told of each wait of this rank that lasts 5 s, again when it has lasted three times as long, and so on. It is called on
+	// the rank's goroutine, within the call that waits, and makes no calls.
+	Waiting func(Wait)
 	// Log gets one line, without a newline, for each event of start-up and each
 	// failure. nil logs nothing. It is called on the goroutine of the rank.
 	Log func(line string)
 
+	// longWait is the time of Waiting; 0: 5 s.
+	longWait time.Duration
 	// adversary is the seed of the software device's adversarial mode; 0 is plain.
 	adversary uint64
 	// place is where the rank is, when Run knows.

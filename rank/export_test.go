@@ -2,6 +2,7 @@ package rank
 
 import (
 	"context"
+	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
 )
@@ -12,6 +13,9 @@ func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algor
 	k.args.Algorithm = algorithm
 	return k.run(ctx)
 }
+
+// TellsWaits is a configuration with Waiting, which is called after a shorter time.
+func TellsWaits(after time.Duration, f func(Wait)) Config { return Config{Waiting: f, longWait: after} }
 
 // PanicBeside has the rank's progress thread panic. The channel is closed when it has.
 func PanicBeside(c *Comm, value any) <-chan struct{} {

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -16,11 +17,37 @@ func (w *World) tellWait() {
 	}
 	now := time.Duration(clock.Nano())
 	var b [256]byte
-	w.place.segment.TellWait(w.place.local, max(0, now-time.Since(w.waiter.Since())), now, w.appendWait(b[:0]))
+	text, _ := w.appendWait(b[:0])
+	w.place.segment.TellWait(w.place.local, max(0, now-time.Since(w.waiter.Since())), now, text)
 }
 
-// appendWait says it in words: "in allreduce, its 3rd, for rank 2".
-func (w *World) appendWait(b []byte) []byte {
+// A Wait is a call of this rank that has waited for long.
+type Wait struct {
+	For  time.Duration
+	What string // "in allreduce (call 3 of the communicator), for rank 2"
+	Peer int    // the rank in the world that is waited for; -1: it is not known, or there are several
+}
+
+// longWait is when Config.Waiting is told of a wait first.
+const longWait = 5 * time.Second
+
+// sayWait tells of a wait that has become long, and then ever more rarely. It is called as tellWait is.
+func (w *World) sayWait(cfg *Config) {
+	since := w.waiter.Since()
+	if w.waitSince != since {
+		w.waitSince, w.waitTold = since, 0
+	}
+	d := time.Since(since)
+	if d < max(cmp.Or(cfg.longWait, longWait), 3*w.waitTold) {
+		return
+	}
+	w.waitTold = d
+	text, peer := w.appendWait(nil)
+	cfg.Waiting(Wait{For: d, What: string(text), Peer: peer})
+}
+
+// appendWait says it in words, and for which rank in the world, if that is known: "in allreduce, its 3rd, for rank 2".
+func (w *World) appendWait(b []byte) (text []byte, peer int) {
 	if w.final {
 		b = append(b, "in finalize: "...)
 	}
@@ -40,14 +67,15 @@ func (w *World) appendWait(b []byte) []byte {
 		b = strconv.AppendUint(b, number, 10)
 		b = append(b, " of the communicator)"...)
 		if peer >= 0 {
+			peer = c.members.Rank(peer) // not peers: an intercommunicator's team has both groups
 			b = append(b, ", for rank "...)
-			b = strconv.AppendInt(b, int64(c.members.Rank(peer)), 10) // not peers: an intercommunicator's team has both groups
+			b = strconv.AppendInt(b, int64(peer), 10)
 		}
-		return b
+		return b, peer
 	}
 	before := len(b)
 	if b = w.messages.AppendWait(b); len(b) > before {
-		return b
+		return b, -1
 	}
 	open, first := 0, (*request)(nil)
 	for _, r := range w.requests {
@@ -58,7 +86,7 @@ func (w *World) appendWait(b []byte) []byte {
 		}
 	}
 	if first == nil {
-		return append(b, "in a call"...)
+		return append(b, "in a call"...), -1
 	}
 	b = append(b, "for requests, "...)
 	b = strconv.AppendInt(b, int64(open), 10)
@@ -68,7 +96,7 @@ func (w *World) appendWait(b []byte) []byte {
 		op = m.op
 	}
 	if op != nil && !op.Done() {
-		return w.messages.AppendOp(b, op)
+		return w.messages.AppendOp(b, op), -1
 	}
-	return append(b, first.op...)
+	return append(b, first.op...), -1
 }

@@ -90,3 +90,28 @@ func TestWaitingRankTells(t *testing.T) {
 		})
 	}
 }
+
+// A wait that lasts is told of, with the rank that is waited for.
+func TestLongWaitIsTold(t *testing.T) {
+	testenv.NoLeaks(t)
+	told := make(chan rank.Wait, 100)
+	cfg := rank.TellsWaits(time.Millisecond, func(w rank.Wait) { told <- w })
+	err := rank.RunConfig{Config: cfg}.Run(testenv.Deadline(t, time.Minute), 2, func(ctx context.Context, c *rank.Comm) error {
+		if c.Rank() == 1 {
+			for range 2 { // again when it lasts
+				select {
+				case w := <-told:
+					if w.For < time.Millisecond || w.Peer != 1 || w.What != "in barrier (call 1 of the communicator), for rank 1" {
+						t.Errorf("told of %+v", w)
+					}
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		}
+		return rank.Barrier(ctx, c)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -78,9 +78,11 @@ type World struct {
 	held     int // of them, taken
 	// partitions is the next tag of a send in partitions.
 	partitions int
-	continuous bool      // the job goes on when a rank fails
-	leaving    time.Time // since when leaveSurvivors waits
-	lost       error     // why the first buffered message was lost that nobody was told of
+	continuous bool          // the job goes on when a rank fails
+	waitSince  time.Time     // of the wait that Config.Waiting was told of last
+	waitTold   time.Duration // how long it had lasted then
+	leaving    time.Time     // since when leaveSurvivors waits
+	lost       error         // why the first buffered message was lost that nobody was told of
 
 	rma     *rma.Engine // nil before the first window
 	windows []*window   // open
@@ -198,7 +200,16 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	waiting.CPU = w.place.seat
 	waiting.Oversubscribed = waiting.Oversubscribed || cmp.Or(w.place.sharers, w.place.size) > w.place.cpus
 	w.waiter = wait.New(waiting)
-	if w.place.watched && w.place.segment != nil {
+	watched := w.place.watched && w.place.segment != nil
+	switch {
+	case cfg.Waiting != nil:
+		w.watch.tell = func() {
+			if watched {
+				w.tellWait()
+			}
+			w.sayWait(cfg)
+		}
+	case watched:
 		w.watch.tell = w.tellWait
 	}
 	if w.log != nil {
