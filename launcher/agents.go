@@ -3,6 +3,7 @@ package launcher
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -125,6 +126,8 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 				Suspect: func(name string) { r.suspected(s, name) },
 				Program: r.program,
 				Sent:    func(n int) { r.programs[i].move(n) },
+				Across:  c.across,
+				Carried: func(address string) { c.carried(s, address) },
 			})
 		}
 		r.logins[i].begin(l)
@@ -168,6 +171,7 @@ func (r *remotes) address(at int, l *agent.Link, a, why string, needs []int) {
 	}
 	r.c.job.Log.Info("host ready", "host", r.g.shares[at].Host, "address", a, "because", why)
 	r.addresses[at], r.needs[at] = a, needs
+	r.g.seats[at].address, _, _ = net.SplitHostPort(a)
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
 	r.missing--
 	if first := r.addresses[r.master]; !r.c.end.told && first != "" && (r.missing == 0 || r.c.job.apart() && r.c.job.preload == nil && r.g.id == 0) {

@@ -51,6 +51,7 @@ type controller struct {
 
 	lingering int             // hosts that have told host.Lingers
 	reach     func() *routing // to the hosts; found when it is first asked for
+	detours   bool            // the user knows that connections are carried
 }
 
 func newController(job *Job, p *placer, placed *place.Result, agents agentPool, w func() *routing, at attempt) (*controller, error) {

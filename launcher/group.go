@@ -51,13 +51,14 @@ type seat struct {
 	owed  [3]atomic.Int64 // bytes written of each stream, to be credited
 
 	// Guarded by the controller's mu.
-	done    bool  // its last event was read, or never will be
-	stalled bool  // nothing moves on it
-	lingers bool  // its ranks have all ended, and what they have started still has their output
-	unused  bool  // its daemon was given nothing
-	passing bool  // it has yet to pass TSTP on
-	input   int64 // bytes of the job's input that its ranks have had
-	unread  bool  // its ranks read no more of it
+	done    bool   // its last event was read, or never will be
+	stalled bool   // nothing moves on it
+	lingers bool   // its ranks have all ended, and what they have started still has their output
+	unused  bool   // its daemon was given nothing
+	passing bool   // it has yet to pass TSTP on
+	address string // at which the other hosts reach it; "": not known
+	input   int64  // bytes of the job's input that its ranks have had
+	unread  bool   // its ranks read no more of it
 }
 
 // newGroup makes a group of programs whose ranks are placed. It panics when

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 
 // roleNowhere is an agent that cannot meet the others.
 func roleNowhere([]string) int {
-	listen := func(string, int, int, []byte, netip.Addr) (agent.Member, error) {
+	listen := func(string, int, int, []byte, netip.Addr, func(string, time.Duration) (net.Conn, error)) (agent.Member, error) {
 		return nil, errors.New("nowhere to listen")
 	}
 	if err := agent.Main(context.Background(), os.Stdin, os.Stdout, "", listen, nil, nil); err != nil {

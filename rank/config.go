@@ -173,6 +173,7 @@ type Environment struct {
 	Job     string // the job's identity (GORUN_JOB)
 	Host    string // the host's name in the job (GORUN_HOST)
 	Address string // at which the job's other hosts reach this one; "": this machine only (GORUN_ADDRESS)
+	Detour  string // the address of its agent, which carries connections that this host cannot make itself; "": none does (GORUN_DETOUR)
 	// Interface is the network interface, by its name or its network in CIDR form, at which ranks
 	// of other hosts reach this one under another launcher than gorun, whose Address says more;
 	// "": Init finds one (GORUN_INTERFACE).
@@ -315,7 +316,7 @@ func FromEnviron(environ []string) (Environment, error) {
 			return env, fmt.Errorf("GORUN_HOST_LEASE=%s: expected a time such as 4s", value)
 		}
 	}
-	env.Host, env.Address = vars["GORUN_HOST"], vars["GORUN_ADDRESS"]
+	env.Host, env.Address, env.Detour = vars["GORUN_HOST"], vars["GORUN_ADDRESS"], vars["GORUN_DETOUR"]
 	for _, v := range []struct {
 		name  string
 		into  *int

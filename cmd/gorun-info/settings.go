@@ -54,6 +54,7 @@ func settings() []setting {
 		{"GORUN_SET", "", "which of RANK, MASTER_ADDR and the like gorun has set, and to what", byGorun, ""},
 		{"GORUN_RESTART_COUNT", "", "the number of restarts of the job so far (--max-restarts)", byGorun, ""},
 		{"GORUN_CONTINUOUS", "", "1: the job goes on when a rank fails (--continuous)", byGorun, ""},
+		{"GORUN_DETOUR", "", "where ranks ask for connections that this host cannot make itself", byGorun, ""},
 		{"GORUN_HOST_LEASE", "", "how long a host may be silent before gorun takes it for lost (--agent-timeout); the ranks themselves wait four times as long, and 60 s at least", byGorun, ""},
 		{"GORUN_GUARD_JOB_HOST", "", "1: mark by which a job's guardian recognizes its processes", byGorun, ""},
 		{"GORUN_BENCH_JOB", "", "mark by which gorun-bench recognizes the processes of the MPIs", byBench, ""},

@@ -37,6 +37,9 @@ type Config struct {
 	Log    io.Writer // memberlist's log lines; nil: silent
 	Fanout int       // children of a host in the tree of a fence; 0: 8
 
+	// Dial connects to another node, in place of a plain dial, which it is where this is nil.
+	Dial func(address string, limit time.Duration) (net.Conn, error)
+
 	Transport memberlist.Transport // instead of sockets on Bind, for tests; nil: sockets
 
 	// How fast memberlist finds dead hosts; zero: its values for local networks,
@@ -177,6 +180,9 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 	}
 	server, client := n.secrets()
 	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.unproven, n.cfg.Key, server, client, n.climbed)
+	if n.cfg.Dial != nil {
+		n.conns.dials = n.cfg.Dial
+	}
 	mc.Transport = n.conns
 	return mc, nil
 }

@@ -21,6 +21,7 @@ import (
 // come by the same port; their proof says so.
 type transport struct {
 	memberlist.Transport
+	dials    func(address string, limit time.Duration) (net.Conn, error)
 	timeout  time.Duration
 	unproven time.Duration // see Config
 	prover   prover
@@ -77,6 +78,7 @@ func newTransport(under memberlist.Transport, timeout, unproven time.Duration, k
 		server: server, client: client,
 		climbed:   climbed,
 		Transport: under,
+		dials:     under.DialTimeout,
 		timeout:   timeout,
 		unproven:  unproven,
 		prover:    prover{key},
@@ -213,7 +215,7 @@ func (t *transport) dial(addr string, timeout time.Duration) (net.Conn, error) {
 	}
 	dialed := make(chan result, 1)
 	go func() {
-		c, err := t.Transport.DialTimeout(addr, timeout)
+		c, err := t.dials(addr, timeout)
 		dialed <- result{c, err}
 	}()
 	select {

@@ -235,6 +235,13 @@ func (h *Host) OnlySSH(only bool) {
 	h.filter("streams", "tcp sport 22 accept\ntcp dport 22 accept\niifname eth0 meta l4proto tcp drop", only)
 }
 
+// LetIn has the host drop connections that others begin, and datagrams, but for those to ports, as "22" or "22, 40000-40100"; "": not any more.
+// It needs nft.
+func (h *Host) LetIn(ports string) {
+	h.bed.t.Helper()
+	h.filter("begun", fmt.Sprintf("tcp dport { %[1]s } accept\nudp dport { %[1]s } accept\niifname eth0 tcp flags & (syn | ack) == syn drop\niifname eth0 meta l4proto udp drop", ports), ports != "")
+}
+
 // filter has a table of nft judge the packets that come to the host; begin is false: not any more.
 func (h *Host) filter(table, judge string, begin bool) {
 	h.bed.t.Helper()

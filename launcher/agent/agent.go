@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -82,8 +83,8 @@ const meetLimit = time.Minute
 // The launcher makes the key.
 var _ [gossip.KeySize]byte = [agent.KeySize]byte{}
 
-func listen(host string, index, hosts int, key []byte, at netip.Addr) (agent.Member, error) {
-	node, err := gossip.Listen(gossip.Config{Host: host, Index: index, Hosts: hosts, Key: key, Bind: netip.AddrPortFrom(at, 0).String()})
+func listen(host string, index, hosts int, key []byte, at netip.Addr, dial func(string, time.Duration) (net.Conn, error)) (agent.Member, error) {
+	node, err := gossip.Listen(gossip.Config{Host: host, Index: index, Hosts: hosts, Key: key, Bind: netip.AddrPortFrom(at, 0).String(), Dial: dial})
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ type Config struct {
 	// Advertise is the IP address that peers connect to; "" is that of
 	// Listen, or the loopback address if Listen has none.
 	Advertise string
+	// Detour is the address of a process of this machine that carries connections which this host cannot make itself, as gorun's agents do; "": none.
+	Detour string
 	// Silence is how long a peer's host may acknowledge nothing over TCP before the peer is taken for lost: by [rdma.Witness], on
 	// idle connections, while one is made (20 s at least), and by requests whose queue pair has a timeout that is shorter with
 	// its retries. 0 is 8 s, and for requests what their queue pair says. A longer one is for programs whose launcher decides

@@ -36,8 +36,9 @@ type peer struct {
 	bell   *shm.Bell
 	alarm  *shm.Bell
 	reach  reach
-	lost   atomic.Bool // its process has ended
-	gone   atomic.Bool // no process listens for TCP where it did
+	lost   atomic.Bool  // its process has ended
+	gone   atomic.Bool  // no process listens for TCP where it did
+	called atomic.Int64 // when it was first connected to because it cannot connect, in nanoseconds since 1970; 0: never
 
 	mu    sync.Mutex // guards what follows
 	pidfd int        // -1 until asked for

@@ -61,18 +61,22 @@ func (n *network) accept() {
 
 // greeted makes a link of a connection that was accepted.
 func (n *network) greeted(c *os.File) {
-	from, seal, err := welcome(c, n.secret, n.secure, n.p.gids, func() error { return n.prove(c) })
+	from, err := welcome(c, n.secret, n.secure, n.p.gids, func() error { return n.prove(c) })
 	n.whole(&n.half, c)
 	if !n.whole(&n.proven, c) || err != nil {
 		return
 	}
-	l, dials := n.expect(from)
-	if l == nil {
-		_ = say(c, seal, saidCrossed)
+	if from.carried != nil && n.p.addEndpoint(from.gid, from.carried) == nil && n.callBack(from.gid) {
+		_ = say(c, from.seal, saidCrossed)
 		return
 	}
-	if err := say(c, seal, saidKept); err == nil {
-		l.sealed = sealedBy(seal)
+	l, dials := n.expect(from.gid)
+	if l == nil {
+		_ = say(c, from.seal, saidCrossed)
+		return
+	}
+	if err := say(c, from.seal, saidKept); err == nil {
+		l.sealed = sealedBy(from.seal)
 		n.join(l, c)
 		n.p.self.bell.Ring() // the goroutine that waits for the link may be asleep
 	} else {
@@ -89,6 +93,8 @@ func (n *network) greeted(c *os.File) {
 //
 //	lower:  refuses a connection while it has a link, or has begun to greet the other side for one
 //	higher: takes every connection, also in place of its own, which it is dialling and which is refused
+//
+// A peer that connects back where a connection is carried refuses that, too: the lower one then greets no more until its next try.
 //
 // A lower one whose own connection is still on its way to the other side, which a firewall may drop, greets no more when it
 // has taken the other one's.
@@ -220,7 +226,8 @@ func (n *network) call(l *link) error {
 		return err
 	}
 	var begun *os.File
-	c, err := dial(address, handshakeLimit, func(c *os.File) {
+	c, isCarried, err := n.reach(address, func(c *os.File) {
+		n.whole(&n.dialed, begun)
 		n.halfMu.Lock()
 		defer n.halfMu.Unlock()
 		if begun = c; n.shut {
@@ -242,9 +249,19 @@ func (n *network) call(l *link) error {
 		n.whole(&n.dialed, c)
 		return errCrossed
 	}
-	seal, err := greet(c, secret, l.peer.secure(), n.p.gids[0], l.peer.gids[0])
+	var own []byte
+	if isCarried {
+		e := n.p.endpoint()
+		own = e.append(nil)
+	}
+	seal, err := greet(c, secret, l.peer.secure(), n.p.gids[0], l.peer.gids[0], own)
 	n.whole(&n.dialed, c)
 	if err != nil {
+		if isCarried && errors.Is(err, errCrossed) {
+			n.halfMu.Lock()
+			l.greets = false
+			n.halfMu.Unlock()
+		}
 		return err
 	}
 	n.halfMu.Lock()

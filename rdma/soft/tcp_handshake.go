@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,9 +18,11 @@ import (
 //
 //	dialler: magic 16 | nonce 32 | own GID 16 | wanted GID 16
 //	listener:                                             nonce 32 | proof 32
-//	dialler: proof 32
+//	dialler: proof 32 | carried: own endpoint u16+n
 //	both, with Config.Secure, which has a magic of its own: the handshake of TLS, and the verdict under it
 //	listener:                                             verdict 1
+//
+// A greeting over a connection that is carried (Config.Detour) has a magic of its own, and tells where the dialler listens.
 //
 // A proof is HMAC-SHA256 with the secret over the prover's role and all that
 // was said before it. A recorded one is of no use: each side's nonce is new. The verdict
@@ -46,11 +49,15 @@ var (
 )
 
 // magicOf is how a greeting begins.
-func magicOf(secure Handshake) [16]byte {
+func magicOf(secure Handshake, isCarried bool) [16]byte {
+	magic := helloMagic
 	if secure != nil {
-		return secureMagic
+		magic = secureMagic
 	}
-	return helloMagic
+	if isCarried {
+		magic[15] = 'c'
+	}
+	return magic
 }
 
 // What the verdict says.
@@ -73,13 +80,13 @@ func proof(secret []byte, role string, said ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
-// greet is the dialler's side. It gives the encryption, nil if secure is.
-func greet(c stream, secret []byte, secure Handshake, own, wanted rdma.GID) (seal Sealer, err error) {
+// greet is the dialler's side. It gives the encryption, nil if secure is. carried is the dialler's endpoint, where the connection is carried; else nil.
+func greet(c stream, secret []byte, secure Handshake, own, wanted rdma.GID, carried []byte) (seal Sealer, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
 		return nil, err
 	}
 	hello := make([]byte, helloSize)
-	magic := magicOf(secure)
+	magic := magicOf(secure, carried != nil)
 	copy(hello, magic[:])
 	if _, err := rand.Read(hello[16:48]); err != nil {
 		return nil, err
@@ -96,7 +103,11 @@ func greet(c stream, secret []byte, secure Handshake, own, wanted rdma.GID) (sea
 	if !hmac.Equal(reply[32:], proof(secret, "listener", hello, reply[:32])) {
 		return nil, errStranger
 	}
-	if _, err := c.Write(proof(secret, "dialler", hello, reply)); err != nil {
+	said := proof(secret, "dialler", hello, reply, carried)
+	if carried != nil {
+		said = append(binary.LittleEndian.AppendUint16(said, uint16(len(carried))), carried...)
+	}
+	if _, err := c.Write(said); err != nil {
 		return nil, err
 	}
 	if secure != nil {
@@ -119,46 +130,65 @@ func greet(c stream, secret []byte, secure Handshake, own, wanted rdma.GID) (sea
 	return seal, c.SetDeadline(time.Time{})
 }
 
+// A guest is who has dialled.
+type guest struct {
+	gid     rdma.GID
+	seal    Sealer // nil: it is not encrypted
+	carried []byte // its endpoint, where the connection is carried; else nil
+}
+
 // welcome is the listener's side, up to the last byte, which say sends. It calls proven when the dialler
-// has proved that it knows the secret, and ends with its error. It gives the dialler's GID and the encryption.
-func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID, proven func() error) (from rdma.GID, seal Sealer, err error) {
+// has proved that it knows the secret, and ends with its error.
+func welcome(c stream, secret []byte, secure Handshake, own [gidTable]rdma.GID, proven func() error) (from guest, err error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
-		return from, nil, err
+		return from, err
 	}
 	hello := make([]byte, helloSize)
 	if _, err := io.ReadFull(c, hello); err != nil {
-		return from, nil, err
+		return from, err
 	}
-	if [16]byte(hello[:16]) != magicOf(secure) {
-		return from, nil, fmt.Errorf("found a greeting of %q, expected %q", hello[:16], magicOf(secure))
+	isCarried := [16]byte(hello[:16]) == magicOf(secure, true)
+	if !isCarried && [16]byte(hello[:16]) != magicOf(secure, false) {
+		return from, fmt.Errorf("found a greeting of %q, expected %q", hello[:16], magicOf(secure, false))
 	}
 	if wanted := rdma.GID(hello[64:]); wanted != own[0] && wanted != own[1] {
-		return from, nil, fmt.Errorf("the greeting is for %v, which is not this process's", wanted)
+		return from, fmt.Errorf("the greeting is for %v, which is not this process's", wanted)
 	}
 	reply := make([]byte, replySize)
 	if _, err := rand.Read(reply[:32]); err != nil {
-		return from, nil, err
+		return from, err
 	}
 	copy(reply[32:], proof(secret, "listener", hello, reply[:32]))
 	if _, err := c.Write(reply); err != nil {
-		return from, nil, err
+		return from, err
 	}
 	theirs := make([]byte, proofSize)
 	if _, err := io.ReadFull(c, theirs); err != nil {
-		return from, nil, err
+		return from, err
 	}
-	if !hmac.Equal(theirs, proof(secret, "dialler", hello, reply)) {
-		return from, nil, errStranger
-	}
-	if err := proven(); err != nil {
-		return from, nil, err
-	}
-	if secure != nil {
-		if seal, err = secure(c, secret, string(hello)+string(reply), true); err != nil {
-			return from, nil, err
+	if isCarried {
+		var size [2]byte
+		if _, err := io.ReadFull(c, size[:]); err != nil {
+			return from, err
+		}
+		from.carried = make([]byte, binary.LittleEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(c, from.carried); err != nil {
+			return from, err
 		}
 	}
-	return rdma.GID(hello[48:64]), seal, c.SetDeadline(time.Time{})
+	if !hmac.Equal(theirs, proof(secret, "dialler", hello, reply, from.carried)) {
+		return from, errStranger
+	}
+	if err := proven(); err != nil {
+		return from, err
+	}
+	if secure != nil {
+		if from.seal, err = secure(c, secret, string(hello)+string(reply), true); err != nil {
+			return from, err
+		}
+	}
+	from.gid = rdma.GID(hello[48:64])
+	return from, c.SetDeadline(time.Time{})
 }
 
 // say ends the listener's side.

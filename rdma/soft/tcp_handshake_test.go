@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -39,33 +40,35 @@ func testHandshake(t *testing.T, secure Handshake) {
 		wanted         rdma.GID
 		verdict        byte
 		ok             bool
+		carried        []byte
 	}{
-		{"one secret", secret, secret, here[0], saidKept, true},
-		{"by the second GID", secret, secret, here[1], saidKept, true},
-		{"another secret", []byte("another secret, as long as that "), secret, here[0], saidKept, false},
-		{"another listener", secret, secret, rdma.GID{9}, saidKept, false},
-		{"crossed", secret, secret, here[0], saidCrossed, true},
-		{"a verdict of another version", secret, secret, here[0], 9, true},
+		{"one secret", secret, secret, here[0], saidKept, true, nil},
+		{"over a connection that is carried", secret, secret, here[0], saidKept, true, []byte("an endpoint")},
+		{"by the second GID", secret, secret, here[1], saidKept, true, nil},
+		{"another secret", []byte("another secret, as long as that "), secret, here[0], saidKept, false, nil},
+		{"another listener", secret, secret, rdma.GID{9}, saidKept, false, nil},
+		{"crossed", secret, secret, here[0], saidCrossed, true, nil},
+		{"a verdict of another version", secret, secret, here[0], 9, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := net.Pipe()
 			done := make(chan error, 1)
 			go func() {
-				from, seal, err := welcome(b, c.hears, secure, here, unlisted)
+				from, err := welcome(b, c.hears, secure, here, unlisted)
 				if err != nil {
 					b.Close()
 				}
 				if err == nil {
-					err = say(b, seal, c.verdict)
+					err = say(b, from.seal, c.verdict)
 				}
-				if err == nil && from != there {
-					err = errors.New("the dialler's GID is " + from.String())
+				if err == nil && (from.gid != there || !bytes.Equal(from.carried, c.carried)) {
+					err = errors.New("the dialler is " + from.gid.String())
 				}
 				done <- err
 			}()
 			defer a.Close()
 			defer b.Close()
-			_, err := greet(a, c.dialler, secure, there, c.wanted)
+			_, err := greet(a, c.dialler, secure, there, c.wanted, c.carried)
 			if err != nil {
 				a.Close()
 			}
@@ -84,7 +87,7 @@ func TestHandshakeReplay(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		defer b.Close()
-		_, _, err := welcome(b, secret, nil, here, unlisted)
+		_, err := welcome(b, secret, nil, here, unlisted)
 		done <- err
 	}()
 	hello := make([]byte, helloSize)
@@ -119,7 +122,7 @@ func TestHandshakeLimits(t *testing.T) {
 				}
 				io.Copy(io.Discard, a)
 			}()
-			_, _, err := welcome(b, secret, nil, here, unlisted)
+			_, err := welcome(b, secret, nil, here, unlisted)
 			if took := time.Since(begin); err == nil || took > handshakeLimit {
 				t.Errorf("%d bytes: %v after %v, want an error within %v", sent, err, took, handshakeLimit)
 			}

@@ -373,10 +373,10 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(make([]byte, replySize+1))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		for _, secure := range []Handshake{nil, TLS} {
-			if from, _, err := welcome(&spoken{said}, secret, secure, here, unlisted); err == nil {
-				t.Errorf("%x is welcome as %v", said, from)
+			if from, err := welcome(&spoken{said}, secret, secure, here, unlisted); err == nil {
+				t.Errorf("%x is welcome as %v", said, from.gid)
 			}
-			if _, err := greet(&spoken{said}, secret, secure, there, here[0]); err == nil || len(said) >= replySize && !errors.Is(err, errStranger) {
+			if _, err := greet(&spoken{said}, secret, secure, there, here[0], nil); err == nil || len(said) >= replySize && !errors.Is(err, errStranger) {
 				t.Errorf("%x: %v, want a stranger", said, err)
 			}
 		}

@@ -21,7 +21,7 @@ func TestUnauthenticatedConnections(t *testing.T) { both(t, testUnauthenticatedC
 func testUnauthenticatedConnections(t *testing.T, secure Handshake) {
 	noLeaks(t)
 	n := []*node{open(t, Config{Host: "a", Secret: secret, Secure: secure}), open(t, Config{Host: "b", Secret: secret, Secure: secure})}
-	magic := magicOf(secure)
+	magic := magicOf(secure, false)
 	introduce(t, n...)
 	address := n[1].p.tcp.Load().address
 	var conns []net.Conn
@@ -96,7 +96,7 @@ func TestStrangersDriveOutNoMember(t *testing.T) {
 			return err
 		}
 		defer conn.Close()
-		_, err = greet(conn, secret, handshake, b.p.gids[0], a.p.gids[0])
+		_, err = greet(conn, secret, handshake, b.p.gids[0], a.p.gids[0], nil)
 		return err
 	}
 	members := make(chan error, provenMost)

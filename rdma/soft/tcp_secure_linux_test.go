@@ -226,7 +226,7 @@ func TestEncryptionOnOneSide(t *testing.T) {
 		}
 		for _, secure := range []Handshake{nil, TLS} {
 			conn := must[net.Conn](t)(net.Dial("tcp", c[1].p.tcp.Load().address))
-			if _, err := greet(conn, secret, secure, c[0].p.gids[0], c[1].p.gids[0]); (err == nil) != ((secure != nil) == (c[1] == a)) {
+			if _, err := greet(conn, secret, secure, c[0].p.gids[0], c[1].p.gids[0], nil); (err == nil) != ((secure != nil) == (c[1] == a)) {
 				t.Errorf("a greeting with TLS %v: %v", secure != nil, err)
 			}
 			conn.Close()

@@ -34,6 +34,7 @@ type order struct {
 	Lost    *lost          `msgpack:"l,omitempty"` // a host is gone
 	Piece   *piece         `msgpack:"b,omitempty"` // the answer to Want
 	Relay   *relayWord     `msgpack:"r,omitempty"` // comes first where a relay has started the agent, of which it is
+	Detour  []byte         `msgpack:"d,omitempty"` // connections between hosts: see detour
 }
 
 // relayWord is what a relay tells the agents that it starts.
@@ -86,6 +87,7 @@ type report struct {
 	Pong    bool          `msgpack:"o,omitempty"` // the answer to Ping, before host.Turned
 	Suspect string        `msgpack:"u,omitempty"` // a host that does not answer this one
 	Want    *want         `msgpack:"n,omitempty"` // a piece of a program
+	Detour  []byte        `msgpack:"d,omitempty"` // connections between hosts: see detour
 }
 
 // A heardReader tells when something is read.

@@ -47,7 +47,7 @@ func TestAnAgentJoinsWhenItIsNeeded(t *testing.T) {
 				if c.speaks == 0 {
 					j.Expect()
 				}
-				go j.join(t.Context(), nil, func(err error) { t.Errorf("join: %v", err) })
+				go j.join(t.Context(), nil, nil, func(err error) { t.Errorf("join: %v", err) })
 				fenced := make(chan error, 1)
 				j.Begin(1, nil, func(_ [][]byte, err error) { fenced <- err }) // a world that closes
 				if c.speaks > 0 {

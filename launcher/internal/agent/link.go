@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/yamux"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
@@ -37,6 +39,7 @@ type Link struct {
 	out    *outbox
 	stage  *Stage // nil: each host has the agent's program
 	told   Told
+	detour *carrier     // of connections between this agent's host and others
 	killed atomic.Bool  // by Kill, or Send
 	moved  atomic.Int64 // when the host came on last, for Waits; 0: no process has been started, or not again
 
@@ -90,6 +93,7 @@ func newLink(o origin, remote bool, stage *Stage) *Link {
 	l := &Link{origin: o, stream: streamVersion, remote: remote, stage: stage, opened: make(chan struct{}), said: make(chan []string), fresh: make(chan bool)}
 	l.in = bufio.NewReaderSize(heardReader{pipes{l}, l.heard}, 64<<10)
 	l.out = newOutbox(pipes{l}, stage != nil, l.move)
+	l.detour = &carrier{put: func(b []byte, then func()) error { return l.out.put(order{Detour: b}, then) }, done: l.out.done, make: yamux.Client, taken: l.carry}
 	return l
 }
 
@@ -105,6 +109,10 @@ type Told struct {
 	// Program reads bytes of a program that the host does not have, from an offset on.
 	Program func(app int, offset int64, into []byte) (int, error)
 	Sent    func(bytes int) // of a program, each time that some have been; on a goroutine of the link
+	// Across is the agent of the host that has an address, and Carried is told of each connection to one that is carried; both
+	// on goroutines of the link.
+	Across  func(address string) (*Link, error)
+	Carried func(address string)
 }
 
 // Start starts the agent of a host with an environment, in a process group of
@@ -420,9 +428,10 @@ func (l *Link) read() {
 			l.told.Lost(err)
 			return
 		}
-		if r.Pong {
+		switch {
+		case r.Pong:
 			l.idle.Add(1)
-		} else {
+		case r.Detour == nil:
 			l.idle.Store(0)
 		}
 		switch {
@@ -436,6 +445,8 @@ func (l *Link) read() {
 			default:
 				err = errors.New("found a second request for a piece of the program, expected one after the other: is the agent of this version?")
 			}
+		case r.Detour != nil:
+			l.detour.came(r.Detour)
 		case r.Suspect != "":
 			l.told.Suspect(r.Suspect)
 		case r.Address != "":
@@ -464,6 +475,30 @@ func (l *Link) feed(wants <-chan want) {
 		case <-l.out.done:
 			return // nothing is sent any more
 		}
+	}
+}
+
+// carry passes on what the agent's host and another one send each other by a connection to an address of that.
+func (l *Link) carry(s net.Conn, address string) {
+	to, err := l.told.Across(address)
+	var over net.Conn
+	if err == nil {
+		over, err = to.detour.dial(address)
+	}
+	if err != nil {
+		fmt.Fprintf(s, "no %.100s\n", oneLine(err))
+		return
+	}
+	defer over.Close()
+	_ = over.SetReadDeadline(time.Now().Add(2 * carryLimit))
+	line, err := readLine(over)
+	if err != nil {
+		line = "no " + oneLine(err)
+	} else if line == carried {
+		l.told.Carried(address)
+	}
+	if _, err := io.WriteString(s, line+"\n"); err == nil && line == carried && over.SetReadDeadline(time.Time{}) == nil {
+		passBoth(s, over)
 	}
 }
 
@@ -513,6 +548,7 @@ func (l *Link) close() (how string, complaints []string) {
 	if <-l.opened; l.to != nil {
 		_ = l.to.Close()
 	}
+	l.detour.close()
 	status, ran := l.origin.wait()
 	l.status = status
 	kill.Stop()

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/yamux"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
@@ -48,8 +50,8 @@ var ErrLeft = errors.New("left before the hosts had met")
 // ErrBereft means that a host was lost before all had met.
 var ErrBereft = errors.New("a host was lost before the hosts had met")
 
-// Listen makes the member that is host index of hosts, at an address of this machine.
-type Listen func(host string, index, hosts int, key []byte, at netip.Addr) (Member, error)
+// Listen makes the member that is host index of hosts, at an address of this machine. It dials others by dial, unless that is nil.
+type Listen func(host string, index, hosts int, key []byte, at netip.Addr, dial func(address string, limit time.Duration) (net.Conn, error)) (Member, error)
 
 // Main is an agent's life. It returns when the stream from the controller ends
 // and nothing of its ranks is left, but for daemons if this process adopts them. orphans is nil if it does not,
@@ -140,6 +142,7 @@ type agent struct {
 	vigil   *vigil
 	member  Member   // nil: there is no other host
 	joining *joining // of the member
+	detour  *detour  // nil: all hosts are this machine, or there is no other one
 
 	mu      sync.Mutex
 	host    *host.Host     // once it runs
@@ -167,6 +170,9 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 			close(left)
 			passing.Wait()
 			j.Close()
+			if a.detour != nil {
+				a.detour.close()
+			}
 		}()
 	}
 	if a.setup.Lease > 0 {
@@ -267,7 +273,15 @@ func (a *agent) meet() (host.Store, report, error) {
 	if err != nil {
 		return nil, report{}, err
 	}
-	node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.setup.Key, at)
+	var dial func(address string, limit time.Duration) (net.Conn, error)
+	if a.setup.Way.Apart {
+		a.detour, err = openDetour(at, &carrier{put: func(b []byte, then func()) error { return a.out.put(report{Detour: b}, then) }, done: a.out.done, make: yamux.Server})
+		if err != nil {
+			return nil, report{}, fmt.Errorf("a port of the loopback address: %w", err)
+		}
+		dial, a.spec.Detour = a.detour.Dial, a.detour.name
+	}
+	node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.setup.Key, at, dial)
 	if err != nil {
 		return nil, report{}, err
 	}
@@ -347,10 +361,12 @@ func (a *agent) obey(ctx context.Context, in *bufio.Reader) {
 			a.begin <- o.Begin.Master
 		case o.Peers != nil && !met && a.joining != nil:
 			met = true
-			go a.joining.join(ctx, o.Peers, func(err error) { a.emit(host.Event{Kind: host.Failed, Text: err.Error()}) })
+			go a.joining.join(ctx, o.Peers, a.detour, func(err error) { a.emit(host.Event{Kind: host.Failed, Text: err.Error()}) })
 		case o.Ping:
 			_ = a.out.put(report{Pong: true})
 			a.turn()
+		case o.Detour != nil && a.detour != nil:
+			a.detour.carrier.came(o.Detour)
 		case o.Lost != nil && a.member != nil:
 			a.member.Lost(o.Lost.Host, o.Lost.Why)
 		case o.Piece != nil:
@@ -386,6 +402,10 @@ func (a *agent) command(c host.Command) {
 // and a job whose ranks never speak needs no more of the others than that they watch each other while it lasts.
 const joinLatest = time.Second
 
+// joinSoon is how long joining takes at most where hosts can connect to each other and lose no packets. An agent that lives for longer
+// looks whether it can connect to the others.
+const joinSoon = 500 * time.Millisecond
+
 // joining is the store of an agent that may not have joined yet: ranks
 // start while the agents find each other.
 type joining struct {
@@ -407,12 +427,15 @@ func newJoining(m Member) *joining {
 func (j *joining) Expect() { j.wanted() }
 
 // join finds the others, once they are wanted or the job lasts; failed is told if it cannot.
-func (j *joining) join(ctx context.Context, peers map[int]string, failed func(error)) {
+func (j *joining) join(ctx context.Context, peers map[int]string, detour *detour, failed func(error)) {
 	select {
 	case <-j.wants.Done():
 	case <-time.After(joinLatest):
 	case <-j.done:
 		return
+	}
+	if detour != nil {
+		time.AfterFunc(joinSoon, func() { detour.lookAt(peers) })
 	}
 	ctx, cancel := context.WithTimeout(ctx, JoinLimit)
 	defer cancel()

@@ -23,7 +23,7 @@ func Marker(spec *Spec) string {
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_ADDRESS": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
-	"GORUN_RESTART_COUNT": true, "GORUN_CONTINUOUS": true, "GORUN_HOST_LEASE": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_OFFLOAD": true, "GORUN_SECURE": true, "GORUN_PMI": true,
+	"GORUN_RESTART_COUNT": true, "GORUN_CONTINUOUS": true, "GORUN_HOST_LEASE": true, "GORUN_DETOUR": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_OFFLOAD": true, "GORUN_SECURE": true, "GORUN_PMI": true,
 	asyncCPUVar:       true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_COMMAND": true, "OMPI_ARGV": true, "OMPI_FILE_LOCATION": true,
@@ -131,6 +131,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 	}
 	if spec.Address != "" {
 		host = append(host, "GORUN_ADDRESS="+spec.Address)
+	}
+	if spec.Detour != "" {
+		host = append(host, "GORUN_DETOUR="+spec.Detour)
 	}
 	if spec.Attempt > 0 {
 		host = append(host, "GORUN_RESTART_COUNT="+strconv.Itoa(spec.Attempt-1))

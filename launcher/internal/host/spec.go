@@ -81,6 +81,7 @@ type Spec struct {
 	Spawner    string            // the job whose rank has spawned this group; "": none has
 	Attempt    int               // which start of the job this is, from 1; 0: it is started once
 	Continuous bool              // the job goes on when a rank fails
+	Detour     string            // where ranks ask for connections that this host cannot make itself; "": nowhere
 	HostLease  time.Duration     // how long a host may be silent before the controller takes it for lost; 0: there is no agent
 	// PythonAbort has an exception that goes uncaught in a rank of mpi4py end the job.
 	PythonAbort bool
