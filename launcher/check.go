@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
@@ -38,6 +39,10 @@ func check(job *Job) (*placer, *JobError) {
 	}
 	if job.apart() {
 		job.sendDir()
+	}
+	var err error
+	if job.ports, err = ports.Parse(job.TCPPorts); err != nil {
+		return nil, &JobError{Field: "TCPPorts", Value: job.TCPPorts, ExitStatus: statusFailed, Err: err}
 	}
 	if err := job.readStage(); err != nil {
 		return nil, err

@@ -48,5 +48,5 @@ func (c *controller) carried(from *seat, address string) {
 	}
 	c.detours = true
 	c.watch.putWarning(fmt.Sprintf("host %s cannot connect to host %s (%s does not answer it): what gorun and Go ranks need goes by gorun's own connections, which is slower, "+
-		"and programs of other MPIs may hang; have the network let TCP through", from.host(), to.host(), address))
+		"and programs of other MPIs may hang; have the network let TCP and UDP through, to ports that --tcp-ports 40000-40100 chooses", from.host(), to.host(), address))
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
@@ -112,6 +113,10 @@ type Job struct {
 	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
 	// other hosts connect to. "": the one that the remote shell comes to.
 	Interface string
+
+	// TCPPorts are the ports, as "40000-40100", of which all that listens for other hosts takes its own, over TCP and UDP: this process, agents, Go ranks,
+	// MASTER_PORT, and by their variables MPICH, UCX, libfabric and Open MPI. "": any that are free.
+	TCPPorts string
 
 	// PMIx is the path of gorun-pmix, the helper program that serves programs
 	// of Open MPI. It need not exist if no such program runs. "": these
@@ -259,6 +264,7 @@ type Job struct {
 	self    *reach.Self  // this machine's names
 	stage   *agent.Stage // nil: nothing is sent
 	gate    agent.Gate   // of remote shells
+	ports   ports.Range  // TCPPorts
 	tree    relays       // nil: each host is logged in to from here
 
 	secondAfter time.Duration // for tests; 0: the constant

@@ -100,6 +100,9 @@ func (p *placer) findHosts(job *Job) *JobError {
 	return nil
 }
 
+// portsBeside are the ports that a host needs beside those of its ranks: its agent's two and, on this machine, the controller's.
+const portsBeside = 3
+
 // place places the ranks; the machines are known.
 func (p *placer) place(job *Job) (*place.Result, *JobError) {
 	placed, err := place.Place(p.hosts, p.apps, p.policy)
@@ -117,6 +120,12 @@ func (p *placer) place(job *Job) (*place.Result, *JobError) {
 			field, value = "Hosts", listHosts(job.Hosts)
 		}
 		return nil, bad(field, value, "%w", err)
+	}
+	for _, share := range placed.Shares {
+		if need := len(share.Ranks) + portsBeside; job.apart() && job.ports.Len() > 0 && job.ports.Len() < need {
+			return nil, bad("TCPPorts", job.TCPPorts, "found %d ports, and host %s needs %d: one for each rank and %d for gorun; try %d-%d",
+				job.ports.Len(), share.Host, need, portsBeside, job.ports.First, min(job.ports.First+max(2*need, 100), 65535))
+		}
 	}
 	job.NP = 0
 	for i, n := range placed.NPs {

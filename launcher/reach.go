@@ -388,9 +388,9 @@ func (w *routing) of(host string) agent.Way {
 	case !w.job.apart():
 		return agent.Way{}
 	case w.job.remote(host):
-		return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.own, Remote: w.job.Launcher == launcherSSH}
+		return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.own, Ports: w.job.ports, Remote: w.job.Launcher == launcherSSH}
 	}
-	return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.toward}
+	return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.toward, Ports: w.job.ports}
 }
 
 // local tells whether a setting of the environment means something on this machine alone:

@@ -3,8 +3,6 @@ package launcher
 import (
 	"context"
 	"errors"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +15,7 @@ import (
 
 // roleNowhere is an agent that cannot meet the others.
 func roleNowhere([]string) int {
-	listen := func(string, int, int, []byte, netip.Addr, func(string, time.Duration) (net.Conn, error)) (agent.Member, error) {
+	listen := func(agent.Place) (agent.Member, error) {
 		return nil, errors.New("nowhere to listen")
 	}
 	if err := agent.Main(context.Background(), os.Stdin, os.Stdout, "", listen, nil, nil); err != nil {

@@ -41,8 +41,9 @@ func (c *controller) spec(g *group) host.Spec {
 		Grace:       c.job.grace(),
 
 		Master:     "127.0.0.1", // unless the hosts are apart
-		MasterPort: g.masterPort(),
+		MasterPort: g.masterPort(c.job.ports),
 		MasterHost: g.hostOf[0],
+		Ports:      c.job.ports,
 
 		PMIx:        c.requests.space(g),
 		Helper:      c.job.PMIx,

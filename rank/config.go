@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
@@ -178,6 +179,9 @@ type Environment struct {
 	// of other hosts reach this one under another launcher than gorun, whose Address says more;
 	// "": Init finds one (GORUN_INTERFACE).
 	Interface string
+	// Ports are the TCP ports of which the rank takes one to listen, as "40000-40100"; "": any (GORUN_TCP_PORTS).
+	Ports string
+
 	HostIndex int // counted from 0 (GORUN_HOST_INDEX)
 	LocalRank int // this rank's number among the ranks of the host (GORUN_LOCAL_RANK)
 	LocalSize int // the number of ranks on the host (GORUN_LOCAL_SIZE)
@@ -288,7 +292,10 @@ func FromEnviron(environ []string) (Environment, error) {
 			env.Emulate = append(env.Emulate, name)
 		}
 	}
-	env.Tuning, env.Interface = vars["GORUN_TUNING"], vars[interfaceVar]
+	env.Tuning, env.Interface, env.Ports = vars["GORUN_TUNING"], vars[interfaceVar], vars["GORUN_TCP_PORTS"]
+	if _, err := ports.Parse(env.Ports); err != nil {
+		return env, fmt.Errorf("GORUN_TCP_PORTS: %w", err)
+	}
 	if value := vars["GORUN_VERBOSE"]; value != "" {
 		if env.Verbose, err = strconv.ParseBool(value); err != nil {
 			return env, fmt.Errorf("GORUN_VERBOSE=%s: expected 1 or 0", value)

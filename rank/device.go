@@ -66,7 +66,7 @@ func choose(devices, names []string, rank, size int) string {
 // openDevice opens the rank's device.
 func openDevice(cfg *Config, p *place, rank, size int) (*peers.Device, error) {
 	names := softNames(cfg.Environment)
-	sc := soft.Config{Names: names, Segment: p.segment, Rank: p.local, Host: p.identity, Secret: p.secret, Listen: p.listen, Detour: cfg.Environment.Detour, Silence: cfg.Environment.silence()}
+	sc := soft.Config{Names: names, Segment: p.segment, Rank: p.local, Host: p.identity, Secret: p.secret, Listen: p.listen, Ports: cfg.Environment.Ports, Detour: cfg.Environment.Detour, Silence: cfg.Environment.silence()}
 	if p.segment == nil {
 		sc.Rank, sc.Host = 0, ""
 	}

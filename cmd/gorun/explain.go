@@ -30,6 +30,7 @@ func jobFields() map[string]jobField {
 		"Dir":           {"--wdir", nil},
 		"Launcher":      {"--launcher", nil},
 		"RemoteShell":   {"--rsh", nil},
+		"TCPPorts":      {"--tcp-ports", nil},
 		"Stage":         {"--stage", nil},
 		"Emulate":       {"--emulate", nil},
 		"Timeout":       {"--timeout", nil},

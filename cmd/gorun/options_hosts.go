@@ -52,6 +52,8 @@ func hostOptions() []option {
 			help: "send the program to each host, for this job", set: setSwitch(func(s *settings, on bool) { s.job.Preload = on })},
 		{names: []string{"interface"}, more: []string{"iface"}, arity: 1, family: "Hosts", value: "NAME|CIDR",
 			help: "network interface of every host that the others connect to: eth1 or 10.9.0.0/16", set: setInterface},
+		{names: []string{"tcp-ports"}, arity: 1, family: "Hosts", value: "FIRST-LAST",
+			help: "listen for other hosts only at these ports, over TCP and UDP: gorun, its agents and ranks, those of MPICH and Open MPI too", set: setPorts},
 		{names: []string{"secure"}, arity: 0, family: "Hosts",
 			help: "have ranks of different hosts encrypt what they send to each other (TLS 1.3); ranks that cannot are refused", set: setSwitch(func(s *settings, on bool) { s.job.Secure = on })},
 	}
@@ -331,6 +333,17 @@ func setTree(s *settings, value string) error {
 	if s.job.LaunchTree = int(n); n == 0 {
 		s.job.LaunchTree = -1
 	}
+	return nil
+}
+
+func setPorts(s *settings, value string) error {
+	first, last, ok := strings.Cut(strings.ReplaceAll(value, ":", "-"), "-")
+	from, err := strconv.ParseUint(first, 10, 16)
+	to, bad := strconv.ParseUint(last, 10, 16)
+	if !ok || err != nil || bad != nil || from == 0 || from > to {
+		return unfit(value, "two ports, the first and the last; try --tcp-ports 40000-40100")
+	}
+	s.job.TCPPorts = fmt.Sprintf("%d-%d", from, to)
 	return nil
 }
 

@@ -31,6 +31,8 @@ func variables() []variable {
 		{name: "I_MPI_HYDRA_HOST_FILE", option: "default-hostfile", help: "the same"},
 		{name: "GORUN_INTERFACE", option: "interface", help: "same as --interface; Go ranks under other launchers follow it too"},
 		{name: "GORUN_SECURE", option: "secure", help: "1: same as --secure; Go ranks under other launchers follow it too", value: unlessOff},
+		{name: "GORUN_TCP_PORTS", option: "tcp-ports", help: "same as --tcp-ports; Go ranks under other launchers follow it too"},
+		{name: "MPIEXEC_PORT_RANGE", option: "tcp-ports", help: "FIRST:LAST, same as --tcp-ports", value: unlessZero},
 		{name: "HYDRA_IFACE", option: "interface", help: "same as --interface"},
 		{name: "HYDRA_LAUNCHER_EXEC", option: "rsh", help: "same as --rsh"},
 		{name: "HYDRA_LAUNCH_EXTRA_ARGS", option: "rsh-args", help: "same as --rsh-args, as Kubernetes' mpi-operator sets it"},
@@ -51,7 +53,7 @@ func variables() []variable {
 		{name: "OMPI_MCA_*, PRTE_MCA_*", help: "same as --mca: gorun passes them on, and follows those of the launcher that it has an option for"},
 		{name: "MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE",
 			help: "gorun sets them for the ranks, as torchrun does, unless they are set already; it chooses a free port"},
-		{name: "MPIEXEC_PORT_RANGE, HYDRA_RMK, HYDRA_LAUNCHER, HYDRA_DEMUX, HYDRA_TOPOLIB, HYDRA_HOSTNAME_PROPAGATION",
+		{name: "HYDRA_RMK, HYDRA_LAUNCHER, HYDRA_DEMUX, HYDRA_TOPOLIB, HYDRA_HOSTNAME_PROPAGATION",
 			help: "no effect, like the options of the same names"},
 		{name: "GORUN_EMULATE", help: "no effect on gorun's ranks, and a note says so: use --emulate"},
 		{name: "GORUN_ASYNC_PROGRESS", option: "async-progress", help: "off, on or auto: same as --async-progress", value: offOnAuto},
@@ -105,6 +107,9 @@ func notSlurms(value string) (string, bool) {
 }
 
 // aboveZero passes a number on that means something.
+// unlessZero leaves out ports that stand for any.
+func unlessZero(value string) (string, bool) { return value, value != "0:0" }
+
 func aboveZero(value string) (string, bool) {
 	n, err := strconv.Atoi(value)
 	return value, err != nil || n > 0

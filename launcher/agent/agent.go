@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -83,8 +82,12 @@ const meetLimit = time.Minute
 // The launcher makes the key.
 var _ [gossip.KeySize]byte = [agent.KeySize]byte{}
 
-func listen(host string, index, hosts int, key []byte, at netip.Addr, dial func(string, time.Duration) (net.Conn, error)) (agent.Member, error) {
-	node, err := gossip.Listen(gossip.Config{Host: host, Index: index, Hosts: hosts, Key: key, Bind: netip.AddrPortFrom(at, 0).String(), Dial: dial})
+func listen(p agent.Place) (agent.Member, error) {
+	var node *gossip.Node
+	err := p.Ports.Bind(func(port int) (err error) {
+		node, err = gossip.Listen(gossip.Config{Host: p.Host, Index: p.Index, Hosts: p.Hosts, Key: p.Key, Bind: netip.AddrPortFrom(p.At, uint16(port)).String(), Dial: p.Dial})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -29,6 +30,8 @@ type Config struct {
 	Secure Handshake
 	// Listen is the address for TCP connections, IP:port or :port; "" is "127.0.0.1:0".
 	Listen string
+	// Ports are the TCP ports of which it takes one where Listen names none, as "40000-40100"; "": any.
+	Ports string
 	// Advertise is the IP address that peers connect to; "" is that of
 	// Listen, or the loopback address if Listen has none.
 	Advertise string
@@ -75,6 +78,9 @@ func (c *Config) validate() error {
 	}
 	if c.Silence < 0 {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found a silence of %v, expected 0 (the default) or more", c.Silence), Err: rdma.ErrInvalid}
+	}
+	if _, err := ports.Parse(c.Ports); err != nil {
+		return &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}
 	}
 	if c.DCResponders < 0 {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found %d DC responders, expected 0 (the default) or more", c.DCResponders), Err: rdma.ErrInvalid}

@@ -66,7 +66,7 @@ type wireCounts struct {
 // the secret. secure encrypts them, unless it is nil.
 func newNetwork(p *Provider, secret []byte, secure Handshake) (*network, error) {
 	at := cmp.Or(p.cfg.Listen, "127.0.0.1:0")
-	l, bound, err := listen(at)
+	l, bound, err := listen(at, p.cfg.Ports)
 	if err != nil {
 		return nil, &rdma.OpError{Op: "soft.New", Detail: "listen for TCP links on " + at, Err: err}
 	}

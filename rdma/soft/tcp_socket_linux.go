@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/ports"
 )
 
 // TCP sockets by system calls, as files in Go's netpoller. Package net would do
@@ -74,22 +76,31 @@ func socket(family int) (int, error) {
 	return fd, err
 }
 
-// listen opens a listening socket.
-func listen(address string) (*os.File, netip.AddrPort, error) {
+// listen opens a listening socket, at one of a range of ports if the address has none.
+func listen(address, among string) (*os.File, netip.AddrPort, error) {
 	a, err := parseAddress(address)
 	if err != nil {
 		return nil, a, err
 	}
-	family, sa := sockaddr(a)
+	var choice ports.Range
+	if a.Port() == 0 {
+		if choice, err = ports.Parse(among); err != nil {
+			return nil, a, err
+		}
+	}
+	family, _ := sockaddr(a)
 	fd, err := socket(family)
 	if err != nil {
 		return nil, a, err
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	err = unix.Bind(fd, sa)
-	if err == nil {
-		err = unix.Listen(fd, unix.SOMAXCONN)
-	}
+	err = choice.Bind(func(port int) error {
+		_, sa := sockaddr(netip.AddrPortFrom(a.Addr(), max(a.Port(), uint16(port))))
+		if err := unix.Bind(fd, sa); err != nil {
+			return err
+		}
+		return unix.Listen(fd, unix.SOMAXCONN)
+	})
 	var bound unix.Sockaddr
 	if err == nil {
 		bound, err = unix.Getsockname(fd)

@@ -24,7 +24,7 @@ func TestNearLinksAreNotPaced(t *testing.T) {
 		if name == "bbr" {
 			want = "reno"
 		}
-		l, at, err := listen("127.0.0.1:0")
+		l, at, err := listen("127.0.0.1:0", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestNearLinksAreNotPaced(t *testing.T) {
 
 // Neither end of a connection waits with what it has to say, not even in the handshake.
 func TestConnectionsSendAtOnce(t *testing.T) {
-	l, at, err := listen("127.0.0.1:0")
+	l, at, err := listen("127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/reach"
 )
 
@@ -17,6 +18,8 @@ type Way struct {
 	Interface string
 	// Toward is an address of another host; "": none is known.
 	Toward string
+	// Ports are those of which everything that listens for other hosts takes its own.
+	Ports ports.Range
 	// Remote: ssh, or another remote shell, has started the agent.
 	Remote bool
 }

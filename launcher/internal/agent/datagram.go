@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/gorun-mpi/gorun/internal/ports"
 )
 
 // Gorun and the agents of other machines tell each other by datagrams that they live: a
@@ -82,12 +84,16 @@ type mate struct {
 
 // ListenDatagrams makes gorun's end, for so many agents. heard is told of each that comes,
 // on a goroutine of the socket; it must not block.
-func ListenDatagrams(key []byte, agents int, heard func(agent int)) (*Datagrams, error) {
-	return openDatagrams(key, fromGorun, agents, func(agent int, _ bool) { heard(agent) })
+func ListenDatagrams(key []byte, agents int, among ports.Range, heard func(agent int)) (*Datagrams, error) {
+	return openDatagrams(key, fromGorun, agents, among, func(agent int, _ bool) { heard(agent) })
 }
 
-func openDatagrams(key []byte, own side, agents int, heard func(agent int, last bool)) (*Datagrams, error) {
-	socket, err := net.ListenUDP("udp", nil)
+func openDatagrams(key []byte, own side, agents int, among ports.Range, heard func(agent int, last bool)) (*Datagrams, error) {
+	var socket *net.UDPConn
+	err := among.Bind(func(port int) (err error) {
+		socket, err = net.ListenUDP("udp", &net.UDPAddr{Port: port})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 )
@@ -152,12 +153,12 @@ func TestDatagramsGoBothWays(t *testing.T) {
 			return 0
 		}
 	}
-	gorun, err := ListenDatagrams(key, 2, func(agent int) { toGorun <- agent })
+	gorun, err := ListenDatagrams(key, 2, ports.Range{}, func(agent int) { toGorun <- agent })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer gorun.Close()
-	agent, err := openDatagrams(key, fromAgent, 2, func(agent int, last bool) {
+	agent, err := openDatagrams(key, fromAgent, 2, ports.Range{}, func(agent int, last bool) {
 		if last {
 			agent = -agent
 		}

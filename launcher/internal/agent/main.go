@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/yamux"
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/host"
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
@@ -50,8 +51,19 @@ var ErrLeft = errors.New("left before the hosts had met")
 // ErrBereft means that a host was lost before all had met.
 var ErrBereft = errors.New("a host was lost before the hosts had met")
 
-// Listen makes the member that is host index of hosts, at an address of this machine. It dials others by dial, unless that is nil.
-type Listen func(host string, index, hosts int, key []byte, at netip.Addr, dial func(address string, limit time.Duration) (net.Conn, error)) (Member, error)
+// A Place is what a member is to be.
+type Place struct {
+	Host         string
+	Index, Hosts int // it is the host of this number, of so many
+	Key          []byte
+	At           netip.Addr  // where it listens
+	Ports        ports.Range // at one of these
+	// Dial connects to others; nil: as any program does.
+	Dial func(address string, limit time.Duration) (net.Conn, error)
+}
+
+// Listen makes a member.
+type Listen func(p Place) (Member, error)
 
 // Main is an agent's life. It returns when the stream from the controller ends
 // and nothing of its ranks is left, but for daemons if this process adopts them. orphans is nil if it does not,
@@ -273,15 +285,15 @@ func (a *agent) meet() (host.Store, report, error) {
 	if err != nil {
 		return nil, report{}, err
 	}
-	var dial func(address string, limit time.Duration) (net.Conn, error)
+	p := Place{Host: a.spec.Host, Index: a.spec.Index, Hosts: a.spec.Hosts, Key: a.setup.Key, At: at, Ports: a.setup.Way.Ports}
 	if a.setup.Way.Apart {
 		a.detour, err = openDetour(at, &carrier{put: func(b []byte, then func()) error { return a.out.put(report{Detour: b}, then) }, done: a.out.done, make: yamux.Server})
 		if err != nil {
 			return nil, report{}, fmt.Errorf("a port of the loopback address: %w", err)
 		}
-		dial, a.spec.Detour = a.detour.Dial, a.detour.name
+		p.Dial, a.spec.Detour = a.detour.Dial, a.detour.name
 	}
-	node, err := a.listen(a.spec.Host, a.spec.Index, a.spec.Hosts, a.setup.Key, at, dial)
+	node, err := a.listen(p)
 	if err != nil {
 		return nil, report{}, err
 	}

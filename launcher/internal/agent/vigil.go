@@ -70,7 +70,7 @@ func (v *vigil) show(s *setup, from string, alive, over func()) {
 	var d *Datagrams
 	if s.Port > 0 {
 		// Without it the stream has to do.
-		d, _ = openDatagrams(s.Key, fromAgent, own+1, func(agent int, last bool) {
+		d, _ = openDatagrams(s.Key, fromAgent, own+1, s.Way.Ports, func(agent int, last bool) {
 			switch {
 			case agent == own && last:
 				v.dismiss.Do(func() { close(v.dismissed) })

@@ -33,6 +33,10 @@ func newSharedVars(spec *Spec, user []string) sharedVars {
 			taken[name] = true
 		case pmiVersion, "MPIR_PARAM_PMI_VERSION", "MPICH_PMI_VERSION": // three names of one
 			taken[pmiVersion] = true
+		case ch3Ports, "MPICH_CH3_PORT_RANGE", "MPICH_PORT_RANGE", "MPIR_CVAR_PORT_RANGE", "MPIR_PARAM_CH3_PORT_RANGE", "MPIR_PARAM_PORT_RANGE":
+			taken[ch3Ports] = true
+		case goPorts, ucxPorts, fiFirst, fiLast, ompiFirst + "v4", ompiCount + "v4", ompiFirst + "v6", ompiCount + "v6":
+			taken[name] = true
 		}
 	}
 	m := sharedVars{rank: !taken["RANK"], local: !taken["LOCAL_RANK"], procs: !taken[goProcs]}
@@ -48,8 +52,31 @@ func newSharedVars(spec *Spec, user []string) sharedVars {
 	if spec.MasterPort != 0 {
 		set("MASTER_PORT", strconv.Itoa(spec.MasterPort))
 	}
+	if r := spec.Ports; r.Len() > 0 {
+		first, last, count := strconv.Itoa(r.First), strconv.Itoa(r.Last), strconv.Itoa(r.Len())
+		set(goPorts, r.String())
+		set(ch3Ports, first+":"+last)
+		set(ucxPorts, r.String())
+		set(fiFirst, first)
+		set(fiLast, last)
+		for _, version := range [...]string{"v4", "v6"} {
+			set(ompiFirst+version, first)
+			set(ompiCount+version, count)
+		}
+	}
 	return m
 }
+
+// How ranks are told of ports at which they may listen: Go ranks, MPICH over ch3, over UCX and over libfabric, and Open MPI.
+const (
+	goPorts   = "GORUN_TCP_PORTS"
+	ch3Ports  = "MPIR_CVAR_CH3_PORT_RANGE"
+	ucxPorts  = "UCX_TCP_PORT_RANGE"
+	fiFirst   = "FI_TCP_PORT_LOW_RANGE"
+	fiLast    = "FI_TCP_PORT_HIGH_RANGE"
+	ompiFirst = "OMPI_MCA_btl_tcp_port_min_"
+	ompiCount = "OMPI_MCA_btl_tcp_port_range_"
+)
 
 // append adds the variables of a rank; crowded: it has little of a CPU.
 func (m *sharedVars) append(env []string, rank, local string, crowded bool) []string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/pmix/link"
+	"github.com/gorun-mpi/gorun/internal/ports"
 )
 
 // Window is how much output of each stream may be on its way to the controller.
@@ -77,6 +78,7 @@ type Spec struct {
 	Master     string
 	MasterPort int
 	MasterHost int               // the index of that host
+	Ports      ports.Range       // of which the ranks listen at some; the zero value: at any
 	Preset     map[string]string // keys that the group's key-value space holds from the start
 	Spawner    string            // the job whose rank has spawned this group; "": none has
 	Attempt    int               // which start of the job this is, from 1; 0: it is started once
