@@ -125,6 +125,13 @@ var faults = []fault{
 		p.hold("h3,h2,h1")
 		p.cut(p.b.Hosts[1])
 	}},
+	{"link down while ssh logs in", true, starting, `^gorun: host h2: no agent was started: ssh exited with status 255`, func(p *play) {
+		p.login(2231, 4321)
+		p.cut(p.b.Hosts[1])
+	}},
+	{"a login that takes 8 s", true, never, "", func(p *play) {
+		p.login(2232, 4) // for each of two questions
+	}},
 	{"a host down at the start", false, start, `^gorun: host h2: no agent was started: ssh exited with status 255: .*(No route to host|timed out)`, func(p *play) {
 		p.cut(p.b.Hosts[1])
 		p.start("idle")
@@ -295,6 +302,24 @@ func (p *play) hold(hosts string) {
 	testenv.Await(p.t, 90*time.Second, "the agent of h2", func() bool {
 		return len(p.b.Hosts[1].Processes()) > 0 && strings.Contains(p.complaints.String(), "host ready address=10.9.0.2")
 	})
+}
+
+// login starts a job that logs in to h2 at a port of its own, and waits until sshd there looks for the user's key, which takes
+// so many seconds.
+func (p *play) login(port, seconds int) {
+	p.t.Helper()
+	begun, script := filepath.Join(p.b.Dir, "begun"), filepath.Join(p.b.Dir, "keys")
+	_ = os.Remove(begun)
+	// What waits is the daemon's, whatever becomes of the login.
+	text := fmt.Sprintf("[ -n \"$again\" ] || again=1 exec -a sshd bash \"$0\"\n: >%s\n(exec -a sshd sleep %d)\nexec cat %s/user.pub\n", begun, seconds, p.b.Dir)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	p.b.Hosts[1].SSHD(port, "AuthorizedKeysFile=none", "AuthorizedKeysCommand=/bin/bash "+script, "AuthorizedKeysCommandUser=root")
+	p.args = []string{"--rsh", fmt.Sprintf("ssh -p %d", port)}
+	p.hosts = "h1,h2"
+	p.start("idle")
+	testenv.Await(p.t, 90*time.Second, "ssh to log in", func() bool { _, err := os.Stat(begun); return err == nil })
 }
 
 // begin starts a job, and waits until its ranks have met.

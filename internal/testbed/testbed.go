@@ -210,12 +210,16 @@ func (b *Bed) Name(name string, h *Host) {
 	}
 }
 
-// SSHD starts another sshd on the host, and returns when it listens.
-func (h *Host) SSHD(port int) {
+// SSHD starts another sshd on the host, with more options, and returns when it listens.
+func (h *Host) SSHD(port int, options ...string) {
 	h.bed.t.Helper()
 	at := func(name string) string { return filepath.Join(h.bed.Dir, name) }
-	h.daemon("/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-h", at("host"), "-o", "AuthorizedKeysFile="+at("user.pub"),
-		"-o", "StrictModes=no", "-o", "PermitRootLogin=yes", "-o", "PidFile=none", "-o", "UsePAM=no", "-p", strconv.Itoa(port))
+	argv := []string{"/usr/sbin/sshd"}
+	for _, o := range options { // the first value counts
+		argv = append(argv, "-o", o)
+	}
+	h.daemon(append(argv, "-D", "-e", "-f", "/dev/null", "-h", at("host"), "-o", "AuthorizedKeysFile="+at("user.pub"),
+		"-o", "StrictModes=no", "-o", "PermitRootLogin=yes", "-o", "PidFile=none", "-o", "UsePAM=no", "-p", strconv.Itoa(port))...)
 	testenv.Await(h.bed.t, startLimit, "sshd to listen", func() bool {
 		text, _ := os.ReadFile(at("sshd." + h.Name + ".said.log"))
 		return bytes.Contains(text, []byte("Server listening"))

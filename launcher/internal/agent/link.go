@@ -132,7 +132,7 @@ func start(argv, env []string, name, stream string, shell *Shell) (*Link, error)
 	t := newTries(nil)
 	var stage *Stage
 	if shell != nil {
-		stage, t.gate = shell.Stage, shell.Gate
+		stage, t.gate, t.silence = shell.Stage, shell.Gate, shell.Silence
 	}
 	l := newLink(t, shell != nil, stage)
 	l.stream = stream

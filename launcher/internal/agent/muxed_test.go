@@ -59,7 +59,7 @@ func TestRelayStartsProcesses(t *testing.T) {
 		ends[i], ends[i+1] = os.NewFile(uintptr(pipe[0]), "read"), os.NewFile(uintptr(pipe[1]), "write")
 	}
 	over := make(chan error, 1)
-	go func() { over <- MainRelay(ends[0], ends[3], []string{"PATH=" + os.Getenv("PATH")}, 1) }()
+	go func() { over <- MainRelay(ends[0], ends[3], []string{"PATH=" + os.Getenv("PATH")}, 1, 0) }()
 	l := newLink(newTries(nil), true, nil)
 	l.stream, l.to, l.from, l.errors = relayVersion, ends[1], ends[2], ends[2]
 	close(l.opened)

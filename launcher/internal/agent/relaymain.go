@@ -22,6 +22,7 @@ type relay struct {
 	env     []string
 	from    string // the address that gorun has come from, as far as is known
 	gate    Gate
+	silence time.Duration // of logins: see Shell
 
 	mu      sync.Mutex
 	running map[*tries]bool
@@ -31,8 +32,8 @@ type relay struct {
 }
 
 // MainRelay is a relay's life. It returns when its stream has ended, or its own host's agent has, and nothing of what it has started is left. atOnce
-// is how many remote shells may be on their way to their agents at a time; env is that of what it starts.
-func MainRelay(stdin, stdout *os.File, env []string, atOnce int) error {
+// is how many remote shells may be on their way to their agents at a time, and silence for how long they may be (Shell.Silence); env is that of what it starts.
+func MainRelay(stdin, stdout *os.File, env []string, atOnce int, silence time.Duration) error {
 	stdin, stdout = polled(stdin), polled(stdout)
 	if _, err := stdout.Write(greeting(relayVersion)); err != nil {
 		return err
@@ -41,7 +42,7 @@ func MainRelay(stdin, stdout *os.File, env []string, atOnce int) error {
 	if err != nil {
 		return err
 	}
-	r := &relay{session: y, env: env, gate: NewGate(atOnce), running: map[*tries]bool{}, idle: make(chan struct{})}
+	r := &relay{session: y, env: env, gate: NewGate(atOnce), silence: silence, running: map[*tries]bool{}, idle: make(chan struct{})}
 	for _, setting := range env {
 		if session, is := strings.CutPrefix(setting, "SSH_CONNECTION="); is {
 			r.from = sshClient(session)
@@ -100,8 +101,9 @@ func (r *relay) serve(streams [3]*yamux.Stream) {
 		return
 	}
 	t := newTries(r.gate)
+	t.silence = r.silence
 	if first.Launch.Own {
-		t.gate = nil
+		t.gate, t.silence = nil, 0
 	}
 	if !r.begin(t) {
 		return

@@ -20,6 +20,9 @@ type Shell struct {
 	Again Again  // nil: it is tried once
 	Stage *Stage // the program of the agent, whose Command is part of the shell's; nil: the host has one
 	Gate  Gate   // nil: it need not wait
+	// Silence is for how long the other machine's kernel may acknowledge nothing while it logs in, where that can be told; 0: that is not
+	// looked at.
+	Silence time.Duration
 }
 
 // A Gate has a place for each remote shell that may be on its way at a time: from its start until its agent
@@ -38,15 +41,18 @@ func NewGate(places int) Gate { return make(Gate, places) }
 //	  v                                 v                  v
 //	                over: the ends of the pipes are closed
 type tries struct {
-	start func() (pid int, err error)
-	gate  Gate
-	ends  [3]int // of the pipes, for the process, from its first start until no other will be started; -1: closed
+	start   func() (pid int, err error)
+	gate    Gate
+	silence time.Duration // see Shell
+	ends    [3]int        // of the pipes, for the process, from its first start until no other will be started; -1: closed
 
 	mu     sync.Mutex
-	pid    int   // of the process that runs, or has ended and is not waited for; 0: none
-	count  int   // of those that were started
-	failed error // why the last one could not be
-	placed bool  // it has a place of the gate
+	pid    int           // of the process that runs, or has ended and is not waited for; 0: none
+	count  int           // of those that were started
+	failed error         // why the last one could not be
+	placed bool          // it has a place of the gate
+	here   bool          // the agent is there
+	login  chan struct{} // closed by leave; nil: the process is not watched, or not any more
 	stop   bool
 	quit   chan struct{} // closed with stop
 	done   chan struct{} // closed when no other process will be started
@@ -121,6 +127,10 @@ func (t *tries) next() (ok bool) {
 		if ok = pid > 0; ok && t.stop {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
+		if ok && t.silence > 0 && !t.here {
+			t.login = make(chan struct{})
+			go watchLogin(pid, t.silence, t.login)
+		}
 		t.mu.Unlock()
 	}
 	if !ok {
@@ -129,13 +139,17 @@ func (t *tries) next() (ok bool) {
 	return ok
 }
 
-// leave gives the place back, once.
+// leave gives the place back, once, and has the connection watched no more.
 func (t *tries) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.placed {
 		t.placed = false
 		<-t.gate
+	}
+	if t.login != nil {
+		close(t.login)
+		t.login = nil
 	}
 }
 
@@ -210,6 +224,9 @@ func closeEnd(fd *int) {
 
 // arrived is told when the agent is there: no other process will have those ends, unless it is being started just now.
 func (t *tries) arrived() {
+	t.mu.Lock()
+	t.here = true
+	t.mu.Unlock()
 	t.leave()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A remote shell that logs in may wait long for the other machine's word, as that of a directory of users. Nothing then tells a login that is
+// slow from one whose link is cut, but the other machine's kernel, which answers TCP's probes. So while a login lasts its connection has
+// probes, and ends when nothing is acknowledged for a time. ssh's ServerAliveInterval would not do: the other sshd answers those only
+// behind the login. The connection itself is taken from the process by pidfd_getfd; where the kernel permits that not, or the shell
+// has no connection of its own (ProxyJump, ControlPath), the login has its long limit.
+
+// watchLogin bounds the silence on the connection of a remote shell, until over is closed.
+func watchLogin(pid int, silence time.Duration, over <-chan struct{}) {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(process)
+	tick := time.NewTicker(loginTick)
+	defer tick.Stop()
+	at := -1 // the connection's number in the process
+	for at < 0 {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+		if at, err = connection(pid, process); err != nil {
+			return
+		}
+	}
+	before, err := withCopy(process, at, func(fd int) (o loginOptions, err error) {
+		if o, err = readLogin(fd); err == nil {
+			// Repetitions 200 ms apart, rather than each after twice the time of the one before: a network that loses
+			// a fifth of its packets is silent for 5 s once in some thousands of them.
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_THIN_LINEAR_TIMEOUTS, 1)
+			err = loginOptions{1, 1, 1, int(silence.Milliseconds())}.write(fd)
+		}
+		return o, err
+	})
+	if err != nil {
+		return
+	}
+	<-over
+	// The stream of an agent may stand still for longer: the leases decide. A process that has ended has none.
+	_, _ = withCopy(process, at, func(fd int) (loginOptions, error) { return before, before.write(fd) })
+}
+
+// loginTick is how often a remote shell is looked at until it has a connection.
+const loginTick = 50 * time.Millisecond
+
+// loginOptions are those of a connection that are another's during the login: probes of an idle one (0: none), after how many
+// seconds and how many seconds apart; and how many milliseconds nothing may be acknowledged.
+type loginOptions struct{ probes, idle, apart, silence int }
+
+// numbers are the options' levels and names, in that order.
+var loginNumbers = [4][2]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}}
+
+func (o *loginOptions) all() [4]*int { return [4]*int{&o.probes, &o.idle, &o.apart, &o.silence} }
+
+func readLogin(fd int) (o loginOptions, err error) {
+	for i, into := range o.all() {
+		if *into, err = unix.GetsockoptInt(fd, loginNumbers[i][0], loginNumbers[i][1]); err != nil {
+			return o, os.NewSyscallError("getsockopt", err)
+		}
+	}
+	return o, nil
+}
+
+func (o loginOptions) write(fd int) error {
+	for i, value := range o.all() {
+		if err := unix.SetsockoptInt(fd, loginNumbers[i][0], loginNumbers[i][1], *value); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+	}
+	return nil
+}
+
+// connection finds the number of a process's connection over TCP; -1: it has none yet.
+func connection(pid, process int) (at int, err error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return -1, err
+	}
+	for _, e := range entries {
+		if name, err := os.Readlink(dir + "/" + e.Name()); err != nil || !strings.HasPrefix(name, "socket:") {
+			continue
+		}
+		number, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		up, err := withCopy(process, number, func(fd int) (bool, error) {
+			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+			const established = 1
+			return err == nil && info.State == established, nil // else it is none of TCP, or on its way
+		})
+		if err == unix.EBADF {
+			continue // it has just been closed
+		}
+		if err != nil {
+			return -1, err
+		}
+		if up {
+			return number, nil
+		}
+	}
+	return -1, nil
+}
+
+// withCopy lends f a copy of a descriptor of a process.
+func withCopy[T any](process, number int, f func(fd int) (T, error)) (result T, err error) {
+	fd, err := unix.PidfdGetfd(process, number, 0)
+	if err != nil {
+		return result, err
+	}
+	defer unix.Close(fd)
+	return f(fd)
+}
