@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,20 +103,15 @@ func stuckHere(release chan struct{}) { <-release }
 // A kernel that does not come back is given up: the event has the thread's name and stack, and another has its seat.
 func TestHangIsGivenUp(t *testing.T) {
 	testenv.NoLeaks(t)
-	c := must[*Context](t)(New(domains(t, 1, fabric{})[0], Config{Threads: 2, Grace: testenv.Limit(100 * time.Millisecond)}))
+	c := must[*Context](t)(New(domains(t, 1, fabric{})[0], Config{Threads: 2, Grace: testenv.Limit(50 * time.Millisecond)}))
 	g, release := group(t, c, 2), make(chan struct{})
-	goesOn(t, g) // its threads are there
-	var begun atomic.Bool
-	var failed *KernelError
-	for !begun.Load() { // on a busy machine a deadline may pass before the thread has begun
-		failed = failure(t, launched(t, g, Launch{Deadline: time.Millisecond, Kernel: func(th *Thread) error {
-			if th.Rank() == 1 {
-				begun.Store(true)
-				stuckHere(release)
-			}
-			return th.Err()
-		}}))
-	}
+	done := launched(t, g, Launch{Deadline: testenv.Limit(100 * time.Millisecond), Kernel: func(th *Thread) error {
+		if th.Rank() == 1 {
+			stuckHere(release)
+		}
+		return th.Err()
+	}})
+	failed := failure(t, done)
 	if !errors.Is(failed, ErrDeadline) || len(failed.GivenUp) != 1 || !strings.HasPrefix(failed.GivenUp[0], "soft0 device thread 1 (OS thread ") {
 		t.Fatalf("got %+v, want rank 1 given up at its deadline", failed)
 	}
