@@ -214,6 +214,9 @@ func joinAll(ctx context.Context, list []rank.Members, f func(ctx context.Contex
 
 func TestJoinInOneProcess(t *testing.T) {
 	testenv.NoLeaks(t)
+	if arch.RaceEnabled {
+		return // the members share a mapped file, in which the detector sees nothing handed over
+	}
 	for _, host := range []string{"127.0.0.1", "::1", "localhost"} {
 		for _, n := range []int{1, 2, 5} {
 			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))

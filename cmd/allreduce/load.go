@@ -8,14 +8,22 @@ import (
 // order is that of the matrix of the original's load.
 const order = 10
 
-// A load is what a client computes: products of a matrix and a vector.
+// What --compute names.
+const (
+	computeCPU   = "cpu"
+	computeSleep = "sleep"
+)
+
+// A load is what a client computes: products of a matrix and a vector. One that sleeps leaves its CPU to others, as
+// where daemons have CPUs of their own; its products are nanoseconds.
 type load struct {
+	sleeps bool
 	matrix [order][order]float64
 	vector [order]float64
 }
 
-func newLoad() *load {
-	l := &load{}
+func newLoad(compute string) *load {
+	l := &load{sleeps: compute == computeSleep}
 	for i := range l.matrix {
 		for k := range l.matrix[i] {
 			l.matrix[i][k] = 1 / float64(1+i+k)
@@ -44,6 +52,13 @@ const some = 4096
 
 // run computes n products, unless ctx ends.
 func (l *load) run(ctx context.Context, n int) {
+	if l.sleeps {
+		select {
+		case <-time.After(time.Duration(n)):
+		case <-ctx.Done():
+		}
+		return
+	}
 	for n > 0 && ctx.Err() == nil {
 		for range min(n, some) {
 			l.product()
@@ -58,6 +73,9 @@ func (l *load) calibrate(ctx context.Context, d time.Duration) (n int, took time
 		start := time.Now()
 		l.run(ctx, n)
 		return max(time.Since(start), 1)
+	}
+	if l.sleeps {
+		return int(d), timed(int(d))
 	}
 	n = some
 	for took = timed(n); took < d/4 && ctx.Err() == nil; took = timed(n) {

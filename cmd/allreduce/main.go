@@ -25,6 +25,7 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
 	"github.com/gorun-mpi/gorun/cmd/internal/doca"
@@ -52,7 +53,7 @@ func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 		err = parser.CreateResults()
 	}
 	if ucx := doca.Variable(environ, "UCX_NET_DEVICES"); ucx != "" {
-		parser.Note("UCX_NET_DEVICES=%s has no effect: members speak TCP, over the interfaces that lead to their addresses", ucx)
+		parser.Note("UCX_NET_DEVICES=%s has no effect: members of several hosts speak TCP, over the interfaces that lead to their addresses", ucx)
 	}
 	// Under a launcher each rank says it: their command lines may differ.
 	if status := parser.Report(err, std); err != nil {
@@ -75,24 +76,11 @@ func (a *app) run(ctx context.Context) (err error) {
 		a.Log.Info("no clients: a daemon serves as many as -c says, and -c is 0")
 		return nil
 	}
-	m, err := a.meet(ctx)
+	s, err := a.meet(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = m.close(err) }()
-	if a.role == roleDaemon {
-		return a.serve(ctx, m)
-	}
-	var s group.Session
-	if a.mode == modeOffloaded {
-		s, err = group.Connect(ctx, m.options)
-	} else {
-		s, err = group.Form(ctx, m.options)
-	}
-	if err != nil {
-		return err
-	}
-	r, err := a.measure(s)
+	r, err := a.work(s)
 	if closed := s.Close(); err == nil {
 		err = closed
 	}
@@ -101,4 +89,12 @@ func (a *app) run(ctx context.Context) (err error) {
 	}
 	r.write(a.Out)
 	return a.WriteResults(r)
+}
+
+// work is this member's part in the group.
+func (a *app) work(s *group.Session) (interface{ write(io.Writer) }, error) {
+	if a.role == roleDaemon {
+		return a.serve(s)
+	}
+	return a.measure(s)
 }

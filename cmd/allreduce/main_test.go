@@ -84,7 +84,7 @@ func TestOverlapFormulas(t *testing.T) {
 func TestWrongResultsAreFound(t *testing.T) {
 	for _, typ := range group.Types() {
 		c := group.Config{Size: 300, Type: typ, Operation: "sum", Batch: 2, Batches: 1, Algorithm: group.Auto}
-		v := newVectors(c, 3)
+		v := newVectors(c, [][]byte{make([]byte, c.Bytes()), make([]byte, c.Bytes())}, 3)
 		for _, b := range v.all {
 			copy(b, v.want)
 		}
@@ -112,12 +112,12 @@ func TestWrongResultsAreFound(t *testing.T) {
 }
 
 func TestRanksGetTheirParts(t *testing.T) {
-	client := func(mode string) card { return card{Role: roleClient, Mode: mode, Host: "a"} }
-	none := func(mode string) card { return card{Mode: mode, Host: "a"} }
+	client := func(mode string) card { return card{Role: roleClient, Mode: mode, host: "a"} }
+	none := func(mode string) card { return card{Mode: mode, host: "a"} }
 	daemon := func(host string, clients int) card {
-		return card{Role: roleDaemon, Mode: modeDirect, Host: host, Clients: clients}
+		return card{Role: roleDaemon, Mode: modeDirect, host: host, Clients: clients}
 	}
-	on := func(host string) card { return card{Role: roleClient, Mode: modeOffloaded, Host: host} }
+	on := func(host string) card { return card{Role: roleClient, Mode: modeOffloaded, host: host} }
 	for _, c := range []struct {
 		name  string
 		cards []card
@@ -226,7 +226,7 @@ func TestLoadIsCalibrated(t *testing.T) {
 	var all []time.Duration
 	good := func(d time.Duration) bool { return d > want/2 && d < 2*want }
 	for len(all) < 20 && !slices.ContainsFunc(all, good) {
-		n, took := newLoad().calibrate(context.Background(), want)
+		n, took := newLoad(computeCPU).calibrate(context.Background(), want)
 		if n < 1 {
 			t.Fatalf("%d products", n)
 		}
@@ -238,7 +238,7 @@ func TestLoadIsCalibrated(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	start := time.Now()
-	newLoad().run(ctx, math.MaxInt)
+	newLoad(computeCPU).run(ctx, math.MaxInt)
 	if d := time.Since(start); d > testenv.Limit(time.Second) {
 		t.Errorf("an interrupted load took %v", d)
 	}

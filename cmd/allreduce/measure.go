@@ -20,11 +20,9 @@ type vectors struct {
 	want   []byte // the vectors of all members combined one after the other
 }
 
-func newVectors(c group.Config, contributions int) *vectors {
-	v := &vectors{config: c, fresh: ramp(c), all: make([][]byte, c.Batch)}
-	for i := range v.all {
-		v.all[i] = make([]byte, c.Bytes())
-	}
+// newVectors are those of a batch in the memory of a session.
+func newVectors(c group.Config, all [][]byte, contributions int) *vectors {
+	v := &vectors{config: c, fresh: ramp(c), all: all}
 	v.want = bytes.Clone(v.fresh)
 	r := c.Reduction()
 	for range contributions - 1 {
@@ -110,14 +108,14 @@ func value(c group.Config, v []byte, i int) float64 {
 func show(c group.Config, v []byte, i int) string { return fmt.Sprint(value(c, v, i)) }
 
 // measure is a client's run: the network alone, the load alone, then both.
-func (a *app) measure(s group.Session) (*report, error) {
+func (a *app) measure(s *group.Session) (*report, error) {
 	a.Log.Infof(saidComplete, s.Members(), s.Contributions(), s.Algorithm())
-	v := newVectors(a.config, s.Contributions())
+	v := newVectors(a.config, s.Vectors(), s.Contributions())
 	r := &report{task: newTask(a.mode, &a.config, s)}
 	batch := func(meanwhile func()) (time.Duration, error) {
 		v.reset()
 		start := time.Now()
-		err := s.Batch(v.all, meanwhile)
+		err := s.Batch(meanwhile)
 		took := time.Since(start)
 		if err == nil {
 			err = v.verify()
@@ -136,7 +134,7 @@ func (a *app) measure(s group.Session) (*report, error) {
 		network += took
 	}
 	network /= group.NetworkBatches
-	work := newLoad()
+	work := newLoad(a.compute)
 	products, compute := work.calibrate(s.Context(), network)
 	a.Log.Debugf("%d products of a matrix and a vector take %v, a batch of the network alone %v", products, compute, network)
 	if err := s.Barrier(nil); err != nil {
@@ -157,7 +155,7 @@ func (a *app) measure(s group.Session) (*report, error) {
 }
 
 // failed is err, told to the other members.
-func failed(s group.Session, err error) error {
+func failed(s *group.Session, err error) error {
 	s.Fail(err)
 	return err
 }

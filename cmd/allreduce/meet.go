@@ -2,177 +2,100 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
-	"github.com/gorun-mpi/gorun/cmd/internal/cards"
-	"github.com/gorun-mpi/gorun/pmi"
-	"github.com/gorun-mpi/gorun/rdma/comch"
+	"github.com/gorun-mpi/gorun/internal/pack"
+	"github.com/gorun-mpi/gorun/rank"
 )
 
-// A meeting is what this process needs to become a member of the group.
-type meeting struct {
-	options  group.Options
-	launcher *pmi.Client // nil: started by hand
-}
-
-// close ends the meeting; err is the run's so far.
-func (m *meeting) close(err error) error {
-	if m.launcher == nil {
-		return err
-	}
-	if err != nil {
-		return errors.Join(err, m.launcher.Close()) // for the launcher this rank has failed
-	}
-	return m.launcher.Finalize()
-}
-
-// meet finds out what this process is, and where the others are.
-func (a *app) meet(ctx context.Context) (*meeting, error) {
+// meet makes this process a member of the group, which is complete then.
+func (a *app) meet(ctx context.Context) (*group.Session, error) {
 	if a.launched {
-		return a.meetLaunched(ctx)
+		return group.Launched(ctx, func(cfg rank.Config) (*rank.World, error) {
+			env := *a.env
+			env.Secure = true // what goes to other hosts is encrypted, with the job's secret
+			cfg.Environment = &env
+			return rank.Init(ctx, cfg)
+		}, func(w *rank.World) ([]group.Seat, error) { return a.seats(ctx, w) }, &a.config, a.Log)
 	}
-	m := &meeting{options: a.options()}
-	for _, address := range a.addresses {
-		m.options.Addresses = append(m.options.Addresses, []string{address})
-	}
-	return m, a.listen(m)
-}
-
-// options are those that the command line gives.
-func (a *app) options() group.Options {
-	o := group.Options{Config: a.config, Kind: group.Direct, Participants: a.participants, Key: a.key, Name: "allreduce", Timeout: a.timeout(), Log: a.Log, SDK: a.SDK}
+	o := group.Options{Config: a.config, Kind: group.Direct, Addresses: a.addresses, Participants: a.participants, Key: a.key, Name: "allreduce", Timeout: a.timeout(), Log: a.Log, SDK: a.SDK}
 	switch {
 	case a.role == roleDaemon:
 		o.Kind, o.Clients = group.Daemon, a.clients
 	case a.mode == modeOffloaded:
 		o.Kind = group.Offloaded
+		return group.Form(ctx, o)
 	}
-	return o
-}
-
-// listen opens the port of a participant, on all interfaces.
-func (a *app) listen(m *meeting) error {
-	if m.options.Kind == group.Offloaded {
-		return nil
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(a.listenPort)))
+	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(a.listenPort))) // on all interfaces
 	if err != nil {
-		return fmt.Errorf("cannot listen on port %d (-t): %w", a.listenPort, err)
+		return nil, fmt.Errorf("cannot listen on port %d (-t): %w", a.listenPort, err)
 	}
-	m.options.Listener = l
+	o.Listener = l
 	a.Log.Infof("listening on port %d", l.Addr().(*net.TCPAddr).Port)
-	return nil
+	return group.Form(ctx, o)
 }
 
 const saidComplete = "the group is complete: %d participants, %d vectors an operation, algorithm %s"
 
 // serve is a daemon's run.
-func (a *app) serve(ctx context.Context, m *meeting) error {
-	g, err := group.Form(ctx, m.options)
-	if err != nil {
-		return err
-	}
-	a.Log.Infof(saidComplete, g.Members(), g.Contributions(), g.Algorithm())
+func (a *app) serve(s *group.Session) (*service, error) {
+	a.Log.Infof(saidComplete, s.Members(), s.Contributions(), s.Algorithm())
 	start := time.Now()
-	operations, err := g.Serve()
-	took := time.Since(start)
-	if closed := g.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	r := &service{task: newTask(roleDaemon, &a.config, g), Clients: a.clients, Operations: operations, Seconds: took.Seconds()}
-	r.write(a.Out)
-	return a.WriteResults(r)
+	operations, err := s.Serve()
+	return &service{task: newTask(roleDaemon, &a.config, s), Clients: a.clients, Operations: operations, Seconds: time.Since(start).Seconds()}, err
 }
 
 // A card is what a rank tells the others, in msgpack.
 type card struct {
-	Role    string      `msgpack:"role"`
-	Mode    string      `msgpack:"mode"`
-	Clients int         `msgpack:"clients"`
-	Host    string      `msgpack:"host"`
-	Secret  []byte      `msgpack:"secret"` // of the job, from rank 0
-	Place   group.Place `msgpack:"place"`  // in the second round, of a participant
+	Role    string       `msgpack:"role"`
+	Mode    string       `msgpack:"mode"`
+	Clients int          `msgpack:"clients"`
+	Config  group.Config `msgpack:"config"`
+	host    string
 }
 
-// meetLaunched meets the other ranks through the launcher. In the first round each rank says what
-// it is, and rank 0 gives the key, which so is the job's; in the second the
-// participants say where they listen. Cards travel where only the job's processes are.
-func (a *app) meetLaunched(ctx context.Context) (*meeting, error) {
-	client, err := pmi.DialContext(ctx, a.env.Server())
+// cardMost is the room for a card.
+const cardMost = 512
+
+// seats tells the other ranks of a launcher what this one is, and gives all their parts.
+func (a *app) seats(ctx context.Context, w *rank.World) ([]group.Seat, error) {
+	c := w.Comm()
+	packed, err := pack.Marshal(card{Role: a.role, Mode: a.mode, Clients: a.clients, Config: a.config})
 	if err != nil {
 		return nil, err
 	}
-	m := &meeting{launcher: client}
-	if err := a.meetRanks(ctx, m); err != nil {
-		return nil, errors.Join(err, client.Close())
+	own, blocks := make([]byte, cardMost), make([]byte, cardMost*c.Size())
+	binary.LittleEndian.PutUint16(own, uint16(copy(own[2:], packed)))
+	if err := rank.Allgather(ctx, c, own, blocks); err != nil {
+		return nil, err
 	}
-	return m, nil
-}
-
-func (a *app) meetRanks(ctx context.Context, m *meeting) error {
-	client := m.launcher
-	hostname, _ := os.Hostname()
-	own := card{Role: a.role, Mode: a.mode, Clients: a.clients, Host: a.env.Job + "/" + a.env.Host + "/" + hostname}
-	if client.Rank() == 0 {
-		own.Secret = make([]byte, 32)
-		rand.Read(own.Secret)
-	}
-	all, err := cards.Gather(ctx, client, "allreduce", own)
-	if err != nil {
-		return err
+	all := make([]card, c.Size())
+	for i := range all {
+		block := blocks[i*cardMost:][:cardMost]
+		if err := pack.Unmarshal(block[2:][:min(binary.LittleEndian.Uint16(block), cardMost-2)], &all[i]); err != nil {
+			return nil, fmt.Errorf("rank %d is no allreduce of this version: %w", i, err)
+		}
+		if err := group.Differ(&a.config, fmt.Sprint("rank ", c.Rank()), &all[i].Config, fmt.Sprint("rank ", i)); err != nil {
+			return nil, err
+		}
+		all[i].host = w.HostOf(i)
 	}
 	parts, err := arrange(all)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if a.key = all[0].Secret; len(a.key) < comch.MinKey {
-		return errors.New("rank 0 gave no key")
-	}
-	mine := parts[client.Rank()]
-	a.role, a.mode, a.clients, a.participants = mine.role, mine.mode, mine.clients, 0
-	for _, p := range parts {
-		if p.participant() {
-			a.participants++
-		}
-	}
-	m.options = a.options()
-	m.options.Order = client.Rank()
-	if err := a.listen(m); err != nil {
-		return err
-	}
-	second := card{}
-	if m.options.Listener != nil {
-		if second.Place, err = group.Here(m.options.Listener); err != nil {
-			return errors.Join(err, m.options.Listener.Close())
-		}
-	}
-	if all, err = cards.Gather(ctx, client, "allreduce", second); err != nil {
-		if m.options.Listener != nil {
-			err = errors.Join(err, m.options.Listener.Close())
-		}
-		return err
-	}
+	mine := parts[c.Rank()]
+	a.role, a.mode, a.clients = mine.role, mine.mode, mine.clients
+	seats := make([]group.Seat, len(parts))
 	for i, p := range parts {
-		// Of two participants the later one dials.
-		if mine.participant() && p.participant() && i < client.Rank() || !mine.participant() && i == mine.daemon {
-			addresses := all[i].Place.Addresses()
-			if len(addresses) == 0 {
-				return fmt.Errorf("rank %d, of another host, has no address that this one reaches: its interfaces have link-local and loopback addresses only", i)
-			}
-			m.options.Addresses = append(m.options.Addresses, addresses)
-		}
+		seats[i] = group.Seat{Kind: p.kind(), Label: fmt.Sprint("rank ", i), Daemon: max(p.daemon, 0)}
 	}
-	return nil
+	return seats, nil
 }
 
 // A part is what a rank is in the group.
@@ -182,7 +105,15 @@ type part struct {
 	clients    int // of a daemon
 }
 
-func (p *part) participant() bool { return p.role == roleDaemon || p.mode == modeDirect }
+func (p *part) kind() group.Kind {
+	switch {
+	case p.role == roleDaemon:
+		return group.Daemon
+	case p.mode == modeDirect:
+		return group.Direct
+	}
+	return group.Offloaded
+}
 
 // arrange gives each rank its part: all ranks come to the same result. A rank without -r is a
 // client; where there are offloaded clients and no daemon, rank 0 is the daemon. An offloaded
@@ -213,7 +144,7 @@ func arrange(all []card) ([]part, error) {
 	for _, i := range offloaded {
 		best := -1
 		for _, d := range daemons {
-			near, nearest := all[d].Host == all[i].Host, best >= 0 && all[best].Host == all[i].Host
+			near, nearest := all[d].host == all[i].host, best >= 0 && all[best].host == all[i].host
 			if room(d) && (best < 0 || near && !nearest || near == nearest && parts[d].clients < parts[best].clients) {
 				best = d
 			}

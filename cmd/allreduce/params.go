@@ -40,11 +40,12 @@ type params struct {
 	keyFile      string
 	key          []byte
 	seconds      int
+	compute      string
 }
 
 // newParser declares the flags, for one of so many ranks; 0: by hand.
 func newParser(ranks int) (*doca.Parser, *params) {
-	p := &params{launched: ranks > 1, alone: ranks == 1, mode: modeDirect, seconds: 30,
+	p := &params{launched: ranks > 1, alone: ranks == 1, mode: modeDirect, seconds: 30, compute: computeCPU,
 		config: group.Config{Size: defaultSize, Type: "byte", Operation: "sum", Algorithm: group.Auto}}
 	c := &p.config
 	parser := doca.New("allreduce", "Processes combine their vectors, and each gets the result; daemons do the work for offloaded clients.\n"+
@@ -73,6 +74,8 @@ func newParser(ranks int) (*doca.Parser, *params) {
 		Help: "number of batches"})
 	parser.String(&c.Algorithm, doca.Flag{Long: "algorithm", Value: "NAME", Check: doca.OneOf(&c.Algorithm, group.Algorithms()...),
 		Help: strings.Join(group.Algorithms(), ", ") + " (default auto, by size and participants)"})
+	parser.String(&p.compute, doca.Flag{Long: "compute", Value: "cpu|sleep", Check: doca.OneOf(&p.compute, computeCPU, computeSleep),
+		Help: "a client's load: products of a matrix and a vector, or a sleep, as where daemons have CPUs of their own (default cpu)"})
 	parser.Int(&p.participants, doca.Flag{Long: "participants", Value: "N", Check: doca.Within(&p.participants, 1, 4096),
 		Help: "daemons and non-offloaded clients that the group waits for (default: those that one of them names with -a)"})
 	parser.String(&p.keyFile, doca.Flag{Long: "key", Value: "FILE", Check: p.loadKey,
@@ -122,6 +125,9 @@ func (p *params) settle(parser *doca.Parser, secure bool) error {
 	}
 	if !parser.Given("size") {
 		parser.Note("no -s: vectors have %d elements", c.Size)
+	}
+	if p.launched && parser.Given("listen-port") {
+		parser.Note("%s has no effect under a launcher, through which the members find each other", parser.Name("listen-port"))
 	}
 	if p.role == "" && p.alone {
 		p.role = roleClient

@@ -23,14 +23,7 @@ type task struct {
 	Algorithm    string `json:"algorithm"`
 }
 
-// members is what a client or a daemon knows of its group.
-type members interface {
-	Members() int
-	Contributions() int
-	Algorithm() string
-}
-
-func newTask(mode string, c *group.Config, m members) task {
+func newTask(mode string, c *group.Config, m *group.Session) task {
 	return task{Mode: mode, Operation: c.Operation, Type: c.Type, Batches: c.Batches, Batch: c.Batch, Size: c.Size, Bytes: c.Bytes(),
 		Participants: m.Members(), Vectors: m.Contributions(), Algorithm: m.Algorithm()}
 }

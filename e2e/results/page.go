@@ -91,7 +91,6 @@ const method = `
 - **Timing.** The guides' times of the all-to-all contain the set-up of all connections and a poll that sleeps; their
   channel's contain a line of log for each message. The tables say what ours contain.
 - **Between the columns.** ` + "`a2a`" + ` gives every call new buffers, which it fills and verifies, as the original does; ranks and MPIs use theirs
-  again, as MPI benchmarks do, and find more in their caches. ` + "`allreduce`" + ` speaks TCP between its members, as between
-  hosts; ranks and MPIs share memory.
+  again, as MPI benchmarks do, and find more in their caches.
 - **Hosts.** Nothing here measures a network.
 `

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/kernel"
+	"github.com/gorun-mpi/gorun/rank"
 )
 
 // Config is what all members of a group must have in common.
@@ -28,17 +30,73 @@ const NetworkBatches = 3
 type element struct {
 	name  string
 	of    kernel.Type
+	typ   *rank.Datatype
 	bytes int
 }
 
-var elements = []element{{"byte", kernel.Uint8, 1}, {"int", kernel.Int32, 4}, {"float", kernel.Float32, 4}, {"double", kernel.Float64, 8}}
+var elements = []element{
+	{"byte", kernel.Uint8, rank.TypeUint8, 1},
+	{"int", kernel.Int32, rank.TypeInt32, 4},
+	{"float", kernel.Float32, rank.TypeFloat32, 4},
+	{"double", kernel.Float64, rank.TypeFloat64, 8},
+}
 
 type operation struct {
 	name string
-	op   kernel.Op
+	of   kernel.Op
+	op   rank.Op
 }
 
-var operations = []operation{{"sum", kernel.Sum}, {"prod", kernel.Prod}, {"min", kernel.Min}, {"max", kernel.Max}}
+var operations = []operation{{"sum", kernel.Sum, rank.Sum}, {"prod", kernel.Prod, rank.Prod}, {"min", kernel.Min, rank.Min}, {"max", kernel.Max, rank.Max}}
+
+// The names of the algorithms.
+const (
+	// Auto is mesh, or recursive doubling for more than few participants, and reduce-scatter for long vectors.
+	Auto = "auto"
+
+	mesh     = "mesh"
+	ring     = "ring"
+	doubling = "recursive-doubling"
+	scatter  = "reduce-scatter"
+)
+
+// Algorithms are their names.
+func Algorithms() []string { return []string{Auto, mesh, ring, doubling, scatter} }
+
+// algorithms are what package coll calls them.
+var algorithms = map[string]coll.Algorithm{mesh: coll.Direct, ring: coll.Ring, doubling: coll.RecursiveDoubling, scatter: coll.ReduceScatterGather}
+
+// few is up to how many participants have short vectors go straight from each to all, and short up to
+// how many bytes a vector costs less than a message.
+const (
+	few   = 4
+	short = 16 << 10
+)
+
+// choose settles Auto for n participants.
+func (c *Config) choose(n int) string {
+	switch {
+	case c.Algorithm != Auto:
+		return c.Algorithm
+	case c.Bytes() > short:
+		return scatter
+	case n <= few:
+		return mesh
+	}
+	return doubling
+}
+
+// table has package rank choose as choose does.
+func (c *Config) table() (*coll.Table, error) {
+	t := coll.DefaultTable()
+	if c.Algorithm != Auto {
+		return t, t.Always(coll.AllReduce, algorithms[c.Algorithm])
+	}
+	if err := t.Always(coll.AllReduce, algorithms[c.choose(1)]); err != nil {
+		return nil, err
+	}
+	return t, t.Set(coll.AllReduce, few+1, coll.Rule{Algorithm: algorithms[c.choose(few+1)]})
+}
 
 // Types are the names of element types.
 func Types() []string {
@@ -82,10 +140,13 @@ func (c *Config) element() element {
 // Bytes is the length of a vector in bytes.
 func (c *Config) Bytes() int { return c.Size * c.element().bytes }
 
+func (c *Config) operation() operation {
+	return operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == c.Operation })]
+}
+
 // Reduction is the arithmetic.
 func (c *Config) Reduction() kernel.Reduction {
-	i := slices.IndexFunc(operations, func(o operation) bool { return o.name == c.Operation })
-	r, ok := kernel.For(c.element().of, operations[i].op)
+	r, ok := kernel.For(c.element().of, c.operation().of)
 	if !ok {
 		panic("group: no reduction for " + c.String()) // Types and Operations all go together
 	}
@@ -96,15 +157,3 @@ func (c *Config) Reduction() kernel.Reduction {
 func (c *Config) String() string {
 	return fmt.Sprintf("size %d, type %s, %d batches, batch size %d, operation %s, algorithm %s", c.Size, c.Type, c.Batches, c.Batch, c.Operation, c.Algorithm)
 }
-
-// The operations of a run, by number:
-//
-//	0              barrier
-//	1 ...          NetworkBatches batches
-//	               barrier
-//	...            Batches batches
-//	last           barrier, with the digests of the results
-func (c *Config) middle() uint64 { return uint64(NetworkBatches*c.Batch) + 1 }
-func (c *Config) last() uint64   { return c.middle() + uint64(c.Batches)*uint64(c.Batch) + 1 }
-
-func (c *Config) barrier(op uint64) bool { return op == 0 || op == c.middle() || op == c.last() }

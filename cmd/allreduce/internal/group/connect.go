@@ -1,119 +1,60 @@
 package group
 
-// How participants connect: this one dials those that it or others name, and lets in members that dial
-// it. What has come is a link in [Group].links or clients, and the forming goroutine (form.go) is woken.
+// How members connect: this one dials those that it names, and lets in members that name it. The forming goroutine (form.go) is woken
+// by what has come.
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
 	"time"
 )
 
-// reachAll dials participants of whom others have told. The first in order dials at once;
-// the other one helps when that takes long, as through a firewall.
-func (g *Group) reachAll() {
-	for id, r := range g.view.records {
-		if id == g.own.ID || g.links[id] != nil || g.reaching[id] {
-			continue
-		}
-		g.reaching[id] = true
-		wait := time.Duration(0)
-		if g.own.ID > id {
-			wait = time.Second
-		}
-		addresses := r.Place.Addresses()
-		g.all.Go(func() {
-			select {
-			case <-time.After(wait):
-				g.reach("", id, addresses)
-			case <-g.ctx.Done():
-			}
-		})
-	}
-}
-
-// reach connects with the participant at an address that this one names, or with one of whom
-// others have told, at any of some addresses.
-func (g *Group) reach(name, id string, addresses []string) {
-	addresses = slices.Clone(addresses)
-	for len(addresses) > 0 && (id == "" || !g.joined(id)) {
-		conn, address, err := dialing(g.ctx, addresses, func(err error) { g.unreached(name, err) })
-		if err != nil {
-			g.fail(err)
-			return
-		}
-		l, err := g.greet(g.ctx, conn, id)
-		if errors.Is(err, errElsewhere) || errors.Is(err, errOwn) && len(addresses) > 1 {
-			addresses = slices.DeleteFunc(addresses, func(a string) bool { return a == address })
-			continue
-		}
-		g.reached(name, address, l, err)
+// reach connects with the member at an address that this one names.
+func (g *group) reach(name string) {
+	conn, err := dialing(g.ctx, name, func(err error) { g.resolve(name, "", err) })
+	if err != nil {
+		g.fail(err)
 		return
 	}
-	// None is left: it will come by itself, or the group stays incomplete.
-}
-
-// reached judges what has come of dialing.
-func (g *Group) reached(name, address string, l *link, err error) {
+	l, err := g.greet(g.ctx, conn)
 	switch {
 	case errors.Is(err, errOwn):
 		g.log.Infof("-a %s is this participant's own address: ignored", name)
-		g.resolve(name, g.hello.ID)
-	case errors.Is(err, errDuplicate):
-		g.resolve(name, l.peer.ID)
+		g.resolve(name, g.hello.ID, nil)
 	case err != nil:
-		g.fail(fmt.Errorf("%s: %w", address, err))
+		g.fail(fmt.Errorf("%s: %w", name, err))
 	case !l.peer.Kind.participant():
 		l.conn.Close()
-		g.fail(fmt.Errorf("%s is an offloaded client, and no participant", address))
+		g.fail(fmt.Errorf("%s is an offloaded client, and no participant", name))
 	default:
-		g.join(l)
-		g.resolve(name, l.peer.ID)
+		// The other end counts on it from its answer on.
+		g.mu.Lock()
+		g.connected(l)
+		g.mu.Unlock()
+		g.resolve(name, l.peer.ID, nil)
 	}
 }
 
-func (g *Group) joined(id string) bool {
+// resolve notes who is at an address, or why nobody is.
+func (g *group) resolve(name, id string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.links[id] != nil
-}
-
-func (g *Group) unreached(name string, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if t := g.named[name]; t != nil {
-		t.err = err
-		g.wake()
-	}
-}
-
-func (g *Group) resolve(name, id string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if t := g.named[name]; t != nil {
-		t.id = id
-	}
+	g.named[name] = target{id, err}
 	g.wake()
 }
 
-// join takes a link that this participant dialed. The other end counts on it from its answer on.
-func (g *Group) join(l *link) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// connected adds a link, and reads from it. The lock is held.
+func (g *group) connected(l *link) {
 	if g.phase == closed {
 		l.conn.Close()
 		return
 	}
-	g.connected(l)
-}
-
-// connected adds a participant's link, and reads from it. The lock is held.
-func (g *Group) connected(l *link) {
-	g.links[l.peer.ID] = append(g.links[l.peer.ID], l)
+	g.links = append(g.links, l)
 	g.log.Infof("connected with %s at %s", l.peer.name(), l.conn.RemoteAddr())
 	g.all.Go(func() { g.read(l) })
 	g.wake()
@@ -123,7 +64,7 @@ func (g *Group) connected(l *link) {
 const handshakes = 64
 
 // accept takes connections until the group is closed: those who are late are told so.
-func (g *Group) accept() {
+func (g *group) accept() {
 	slots := make(chan struct{}, handshakes)
 	for {
 		conn, err := g.opt.Listener.Accept()
@@ -141,7 +82,7 @@ func (g *Group) accept() {
 		slots <- struct{}{}
 		g.all.Go(func() {
 			defer func() { <-slots }()
-			if err := g.admit(conn); err != nil && (g.ctx.Err() == nil || errors.Is(err, ErrRefused)) {
+			if err := g.admit(conn); err != nil && (g.ctx.Err() == nil || errors.Is(err, errRefused)) {
 				g.sdk.Warnf("a connection from %s was not let in: %v", conn.RemoteAddr(), err)
 			}
 		})
@@ -149,7 +90,7 @@ func (g *Group) accept() {
 }
 
 // admit has a member say who it is, and takes it or tells it why not.
-func (g *Group) admit(conn net.Conn) error {
+func (g *group) admit(conn net.Conn) error {
 	l, err := g.open(g.ctx, conn, true)
 	if err != nil {
 		return err
@@ -157,10 +98,10 @@ func (g *Group) admit(conn net.Conn) error {
 	stop := context.AfterFunc(g.ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })
 	heard := g.hear(l)
 	// Also to one that is refused: it shows both configurations, as this end does.
-	err = l.send(header{Kind: kindHello, Hello: &g.hello}, nil)
+	err = l.send(frame{Kind: kindHello, Hello: &g.hello})
 	if heard != nil {
 		err = heard
-		_ = l.send(header{Kind: kindAnswer, Answer: &answer{refused, strings.TrimPrefix(heard.Error(), ErrRefused.Error()+": ")}}, nil)
+		_ = l.send(frame{Kind: kindAnswer, Answer: &answer{strings.TrimPrefix(heard.Error(), errRefused.Error()+": ")}})
 	}
 	if err == nil {
 		err = judge(&g.hello, &l.peer)
@@ -171,62 +112,156 @@ func (g *Group) admit(conn net.Conn) error {
 	if err == nil {
 		err = l.conn.SetDeadline(time.Time{})
 	}
+	if err == nil {
+		err = g.take(l)
+	}
 	if err != nil {
 		l.conn.Close()
-		if errors.Is(err, errOwn) || errors.Is(err, errElsewhere) {
-			return nil // the end that dialed knows what to do
-		}
-		return err
 	}
-	a := g.take(l)
-	if a.Verdict != accepted {
-		l.conn.Close()
+	if errors.Is(err, errOwn) {
+		return nil // the end that dialed knows what to do
 	}
-	if a.Verdict == refused {
-		return fmt.Errorf("%w: %s: %s", ErrRefused, l.peer.name(), a.Reason)
-	}
-	return nil
+	return err
 }
 
 // take judges a member that has said who it is, and answers. The answer is the first frame
 // that it gets, because others wait for the link.
-func (g *Group) take(l *link) answer {
+func (g *group) take(l *link) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g.mu.Lock()
-	a := g.decide(l)
-	switch {
-	case a.Verdict != accepted:
-	case l.peer.Kind == Offloaded:
-		g.clients = append(g.clients, l)
-		g.log.Infof("%s has come: %d of %d", l.peer.name(), len(g.clients), g.opt.Clients)
-		g.all.Go(func() { g.read(l) })
-		g.wake()
-	default:
+	no := g.decide(l)
+	if no == "" {
 		g.connected(l)
 	}
+	if n := len(g.clients()); no == "" && l.peer.Kind == Offloaded {
+		g.log.Infof("%s has come: %d of %d", l.peer.name(), n, g.opt.Clients)
+	}
 	g.mu.Unlock()
-	_ = l.write(&header{Kind: kindAnswer, Answer: &a}, nil) // the reader notices
-	return a
+	_ = l.write(&frame{Kind: kindAnswer, Answer: &answer{no}}) // the reader notices
+	if no != "" {
+		return fmt.Errorf("%w: %s: %s", errRefused, l.peer.name(), no)
+	}
+	return nil
 }
 
-// decide is what to answer. The lock is held.
-func (g *Group) decide(l *link) answer {
-	no := func(format string, args ...any) answer { return answer{refused, fmt.Sprintf(format, args...)} }
+// decide is why a member is refused. The lock is held.
+func (g *group) decide(l *link) string {
 	if err := pairs(g.opt.Kind, l.peer.Kind); err != nil {
-		return no("%v", err)
+		return err.Error()
 	}
 	switch {
 	case g.phase == closed || g.ctx.Err() != nil:
-		return no("this %s is ending", g.opt.Kind)
-	case l.peer.Kind == Offloaded && len(g.clients) >= g.opt.Clients:
-		return no("this daemon serves %d clients (-c), and has them", g.opt.Clients)
+		return fmt.Sprintf("this %s is ending", g.opt.Kind)
+	case l.peer.Kind == Offloaded && len(g.clients()) >= g.opt.Clients:
+		return fmt.Sprintf("this daemon serves %d clients (-c), and has them", g.opt.Clients)
 	case l.peer.Kind == Offloaded:
-		return answer{Verdict: accepted}
-	case g.links[l.peer.ID] != nil:
-		return answer{Verdict: duplicate}
-	case g.phase == complete:
-		return no("its group of %d participants is complete without this one: give -a with this one's address to one of them, or --participants %d to all, so that they wait", len(g.members), len(g.members)+1)
+	case g.phase == complete && !slices.Contains(g.started.IDs, l.peer.ID):
+		n := len(g.view.records)
+		return fmt.Sprintf("its group of %d participants is complete without this one: give -a with this one's address to one of them, or --participants %d to all, so that they wait", n, n+1)
 	}
-	return answer{Verdict: accepted}
+	return ""
+}
+
+// read takes what a member sends, until it ends.
+func (g *group) read(l *link) {
+	defer close(l.ended)
+	bye := false
+	for {
+		f, err := readFrame(l.in)
+		if err == nil && bye {
+			err = fmt.Errorf("%w: a frame behind the last", errFrame)
+		}
+		if err == nil {
+			bye = f.Kind == kindBye
+			err = g.handle(l, &f)
+		}
+		if err != nil {
+			if !bye || !errors.Is(err, io.EOF) {
+				g.lost(l, err)
+			}
+			return
+		}
+	}
+}
+
+// handle takes one frame.
+func (g *group) handle(l *link, f *frame) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch client := l.peer.Kind == Offloaded; {
+	case f.Kind == kindBye:
+		g.left(l, f.Text)
+		return nil
+	case g.phase != forming:
+		return nil // what others have not heard of yet
+	case f.Kind == kindRecord && !client:
+		for _, r := range f.Records {
+			news, err := g.view.learn(r)
+			if err != nil {
+				return err
+			}
+			if news {
+				g.changed = time.Now()
+			}
+		}
+		g.wake()
+		return nil
+	case f.Kind == kindStart && !client && f.Start != nil:
+		if g.started == nil { // it may come from several
+			g.started = f.Start
+			if g.started.Host == "" {
+				g.started.Host, _, _ = net.SplitHostPort(l.conn.RemoteAddr().String())
+			}
+			g.wake()
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: kind %d of a %s", errFrame, f.Kind, l.peer.Kind)
+}
+
+// lost judges the end of a connection without good-bye.
+func (g *group) lost(l *link, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.stranger(l):
+	case l.peer.Kind == Offloaded && g.phase == forming:
+		// Another one may take its place.
+		g.log.Warnf("%s is gone before the group was complete: %v", l.peer.name(), plain(err))
+		g.drop(l)
+	case errors.Is(err, errFrame):
+		g.fail(fmt.Errorf("%s broke the rules: %w", l.peer.name(), err))
+	default:
+		g.fail(fmt.Errorf("%s is gone: its connection has ended (%w)", l.peer.name(), plain(err)))
+	}
+}
+
+// left takes a member's good-bye. The lock is held.
+func (g *group) left(l *link, reason string) {
+	switch early := g.phase == forming; {
+	case g.stranger(l):
+	case l.peer.Kind == Offloaded && early:
+		if reason == "" {
+			reason = "it was done"
+		}
+		g.log.Warnf("%s has ended before the group was complete: %s", l.peer.name(), reason)
+		g.drop(l)
+	case reason != "":
+		g.fail(fmt.Errorf("%s has ended: %s", l.peer.name(), reason))
+	case early:
+		g.fail(fmt.Errorf("%s has ended before the group was complete", l.peer.name()))
+	}
+}
+
+// stranger tells whether a member came too late for the group, which goes on without it. The lock is held.
+func (g *group) stranger(l *link) bool {
+	return g.phase == complete && !slices.Contains(g.started.IDs, l.peer.ID)
+}
+
+// drop forgets a client. The lock is held.
+func (g *group) drop(l *link) {
+	g.links = slices.DeleteFunc(g.links, func(o *link) bool { return o == l })
+	_ = l.conn.Close()
+	g.wake()
 }

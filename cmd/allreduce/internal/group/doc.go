@@ -1,48 +1,44 @@
 // Package group is a group of all-reduce programs: how they find each other over TCP,
-// agree on what they do, and combine vectors.
+// agree on what they do, and combine vectors as a world of package rank.
 //
 // # Who is who
 //
-// A participant runs the algorithm: a daemon, for its clients, or a client that is not
-// offloaded, for itself. Each pair of participants has a connection. An offloaded client
-// has one, to its daemon.
+// A participant takes part in each all-reduce: a daemon, for its clients, or a client that is not
+// offloaded, for itself. An offloaded client has dealings with its daemon alone.
 //
-//	client --vector--> daemon ==algorithm== daemon <--vector-- client
-//	       <--result--        ==         ==        --result-->
-//	                        client (not offloaded)
+//	client ==memory== daemon ==all-reduce== daemon ==memory== client
+//	                         ==         ==
+//	                       client (not offloaded)
 //
 // # Reading order
 //
-// config.go is what all must agree on, frame.go the wire, hello.go the handshake. view.go
-// decides, without I/O, when a group is complete. form.go is the group until that is so,
-// and connect.go makes its connections. link.go is one of them, mailbox.go holds what has
-// come and is not yet used. algorithms.go combines vectors among participants; serve.go is a daemon's work,
-// session.go a client's.
+// config.go is what all must agree on, hello.go the handshake, frame.go the wire. view.go decides,
+// without I/O, when a group is complete. form.go is the group until that is so, and
+// connect.go makes its connections, of which link.go is one. session.go is a member's part in the group that is complete.
 //
 // # How a group forms
 //
-// Nobody is told how large the group is. A participant names others by their addresses,
-// and each tells all others what it knows: its record. The group is everyone
-// whom a member names, or who named a member. It is complete when every name was resolved,
-// every pair is connected, and every daemon has its clients. Records only ever add
-// members, so when all members have reported the same set, and nothing has changed for a
-// while, the first in order starts that set, and no other set with one of its members can
+// Nobody is told how large the group is. A member names others by their addresses, and tells
+// those with which it is connected all that it knows: the participants' records, its own among them. The group is
+// everyone whom a member names, or who named a member. It is complete when every name was
+// resolved, every daemon has its clients, and all participants know of the same set. Records only
+// ever add members, so when all have reported the same set, and nothing has changed for
+// a while, the first in order starts that set, and no other set with one of its members can
 // start. A participant that comes later is refused, with the reason.
+//
+// The start says who has which rank and where the first one listens: there all form a world by rank.Join. Ranks of
+// a launcher have a world without that ([Launched]).
 //
 // # Operations
 //
-// The configuration fixes the whole sequence of operations (config.go), so that a frame
-// needs no more than its operation's number and a step. Operations of a participant run
-// at most depth at a time, in order, so a peer is at most twice that ahead, and what
-// goes beyond is a forgery. Vectors are combined in an order that the algorithm fixes:
-// every member gets the same bits.
+// The participants are a communicator, and each daemon with its clients is one. If these share memory, the clients'
+// vectors lie in registered memory of the daemon, where it combines them in place; else the daemon gets and puts them
+// through a window. A message without data says that a batch is in place, and another one that its results are.
+// So a client that computes takes no part in what its daemon does meanwhile.
 //
 // # Blocking and ends
 //
-// Each connection has one goroutine, which reads. Writes are done by those who have
-// something to write, and return when the kernel has the bytes. A participant's reader
-// never blocks, hence no cycle of full sockets; a reader of a client's vectors may, which
-// is what holds the client up. Every wait ends with the group: by the last barrier,
-// by the context, or by the first failure, which each member tells its neighbours before
-// it ends, so that all name the member that is to blame.
+// Each connection of the forming has one goroutine, which reads, until the end of the run: by it members learn of
+// each other's end, and why. Every wait ends with the group: by the last barrier, by the context, or by the first failure,
+// which each member tells its neighbours before it ends, so that all name the member that is to blame.
 package group

@@ -1,20 +1,25 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/rank"
 )
 
 // Options say what this member is.
@@ -23,16 +28,12 @@ type Options struct {
 	Kind Kind
 	// Listener is where other members reach a participant. It is the group's from Form on.
 	Listener net.Listener
-	// Addresses are where other participants are, and for an offloaded client where its daemon
-	// is: for each one or more addresses, HOST:PORT, which are tried in turn.
-	Addresses [][]string
+	// Addresses are where other participants are, HOST:PORT, and for an offloaded client where its daemon is.
+	Addresses []string
 	// Clients is how many a daemon serves.
 	Clients int
 	// Participants is how many there shall be; 0: those that are named.
 	Participants int
-	// Order comes before the name in the order in which vectors are combined: the rank, under
-	// a launcher.
-	Order int
 	// Key is a secret that all members know: connections are encrypted, and nobody else is let
 	// in. nil: none.
 	Key []byte
@@ -43,37 +44,28 @@ type Options struct {
 	Timeout time.Duration
 	Log     *logrus.Logger // what the group waits for, and has
 	SDK     *logrus.Logger // of connections: strangers, and what others can read
+
+	apart bool // take members of this host for those of others, in tests
 }
 
-// A Group is this participant's part in a group that is complete. Its calls block until the
-// other members have done their part, or the group has failed, which each call then
-// returns. They belong to one goroutine.
-type Group struct {
+// A group is how this member meets the others, and hears of their end.
+type group struct {
 	endpoint
 	opt    Options
-	box    *mailbox
 	ctx    context.Context // ends with the first failure, its cause
 	cancel context.CancelCauseFunc
 	all    sync.WaitGroup
 	kick   chan struct{} // of one place: the forming goroutine has something to do
 
-	mu       sync.Mutex // guards the next lines; a link's comes before it
-	phase    phase
-	view     view
-	own      record             // the last that was told
-	changed  time.Time          // when the last record did
-	links    map[string][]*link // of participants, by ID; more than one where both dialed at once
-	clients  []*link            // of a daemon
-	named    map[string]*target // by address
-	reaching map[string]bool    // participants that are being dialed
-	started  *start
-
-	// Of the group that is complete.
-	members   []string
-	self      int
-	peers     []*link // by member; nil: this one
-	algorithm string
-	op        uint64 // the next operation
+	mu      sync.Mutex // guards the next lines; a link's comes before it
+	phase   phase
+	view    view
+	own     *record   // the last that was told; nil: of an offloaded client
+	changed time.Time // when the last record did
+	links   []*link   // two with one member, where each names the other
+	named   map[string]target
+	started *start
+	port    net.Listener // of the first: where the world meets
 }
 
 type phase int
@@ -84,17 +76,19 @@ const (
 	closed
 )
 
-// A target is an address that this participant names.
+// A target is what came of an address that this member names.
 type target struct {
 	id  string // who is there; "": not known yet
 	err error  // why not, last
 }
 
-// A start says that a group is complete.
+// A start says that a group is complete, and how its members form a world of package rank.
 type start struct {
-	Members       []string `msgpack:"members"` // IDs, in order
-	Contributions int      `msgpack:"contributions"`
-	Algorithm     string   `msgpack:"algorithm"`
+	IDs   []string `msgpack:"ids"` // of the members, by rank
+	Seats []Seat   `msgpack:"seats"`
+	Host  string   `msgpack:"host"` // of rank 0; "": that of the member that sends this
+	Port  int      `msgpack:"port"` // where it listens
+	Key   []byte   `msgpack:"key"`  // of the world
 }
 
 func newID() string {
@@ -103,94 +97,110 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-func (o *Options) hello(label string) hello {
-	return hello{Magic: magic, Version: protocolVersion, Kind: o.Kind, ID: newID(), Order: o.Order, Label: label, Config: o.Config}
-}
-
-// Form makes this process a participant, and waits until its group is complete.
-func Form(ctx context.Context, opt Options) (*Group, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, errors.Join(err, opt.Listener.Close())
-	}
+// Form makes this process a member, and waits until its group is complete.
+func Form(ctx context.Context, opt Options) (*Session, error) {
+	g := &group{opt: opt, kick: make(chan struct{}, 1), named: map[string]target{}}
 	hostname, _ := os.Hostname()
-	place, err := Here(opt.Listener)
-	if err != nil {
-		return nil, errors.Join(err, opt.Listener.Close())
+	label := fmt.Sprintf("%s:%d", hostname, os.Getpid())
+	if opt.Listener != nil {
+		label = fmt.Sprintf("%s:%d", hostname, opt.Listener.Addr().(*net.TCPAddr).Port)
 	}
-	g := &Group{
-		endpoint: endpoint{hello: opt.hello(fmt.Sprintf("%s:%d", hostname, place.Port)), key: opt.Key, name: opt.Name, log: opt.Log, sdk: opt.SDK},
-		opt:      opt, box: newMailbox(), kick: make(chan struct{}, 1),
-		links: map[string][]*link{}, named: map[string]*target{}, reaching: map[string]bool{},
-	}
+	g.endpoint = endpoint{hello: hello{Magic: magic, Version: protocolVersion, Kind: opt.Kind, ID: newID(), Label: label, Config: opt.Config},
+		key: opt.Key, name: opt.Name, log: opt.Log, sdk: opt.SDK}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	context.AfterFunc(g.ctx, g.hurry)
-	g.own = record{ID: g.hello.ID, Kind: opt.Kind, Label: g.hello.Label, Order: opt.Order, Place: place, Want: opt.Participants, Serves: opt.Clients}
-	g.view = view{self: g.own.ID, records: map[string]*record{g.own.ID: &g.own}}
-	for _, addresses := range opt.Addresses {
-		g.named[addresses[0]] = &target{}
+	g.view = view{self: g.hello.ID, records: map[string]*record{}}
+	for _, address := range opt.Addresses {
+		g.named[address] = target{}
 	}
-	g.all.Go(g.accept)
-	for _, addresses := range opt.Addresses {
-		g.all.Go(func() { g.reach(addresses[0], "", addresses) })
+	if opt.Kind.participant() {
+		g.own = &record{ID: g.hello.ID, Kind: opt.Kind, Label: label, Want: opt.Participants, Serves: opt.Clients}
+		g.view.records[g.own.ID] = g.own
+		g.all.Go(g.accept)
 	}
-	if err := g.form(); err != nil {
+	for _, address := range opt.Addresses {
+		g.all.Go(func() { g.reach(address) })
+	}
+	err := opt.Validate()
+	if err == nil {
+		err = g.form()
+	}
+	var s *Session
+	if err == nil {
+		s, err = g.join()
+	}
+	if err != nil {
 		g.fail(err)
-		return nil, g.Close()
+		return nil, g.close()
 	}
-	return g, nil
+	return s, nil
+}
+
+// join makes the world of the members.
+func (g *group) join() (*Session, error) {
+	st := g.started
+	s := newSession(g.ctx, &g.opt.Config, st.Seats, g.log)
+	s.group, s.apart = g, g.opt.apart
+	cfg, err := s.rankConfig(g.opt.Key != nil)
+	if err != nil {
+		return nil, err
+	}
+	addresses := make([]string, len(st.IDs))
+	addresses[0] = net.JoinHostPort(st.Host, strconv.Itoa(st.Port))
+	w, err := rank.Join(g.ctx, rank.Members{Addresses: addresses, Rank: slices.Index(st.IDs, g.hello.ID), Listener: g.port, Key: st.Key}, cfg)
+	if err == nil {
+		if err = s.begin(w); err != nil {
+			s.cancel(err)
+			_ = w.Finalize(s.ctx) // gives back what it has
+		}
+	}
+	return s, err
 }
 
 // fail ends the group. The first cause counts.
-func (g *Group) fail(err error) { g.cancel(err) }
-
-// Fail implements Session.
-func (g *Group) Fail(err error) { g.fail(err) }
+func (g *group) fail(err error) { g.cancel(err) }
 
 // hurry ends writes to members that take nothing, when the group has ended.
-func (g *Group) hurry() {
-	for _, l := range g.everyone() {
+func (g *group) hurry() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range g.links {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(closeMost))
 	}
 }
 
-// everyone are the links of this participant.
-func (g *Group) everyone() []*link {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	links := slices.Clone(g.clients)
-	for _, list := range g.links {
-		links = append(links, list...)
-	}
-	return links
-}
-
-func (g *Group) wake() {
+func (g *group) wake() {
 	select {
 	case g.kick <- struct{}{}:
 	default:
 	}
 }
 
-// settling is how long what is missing must stay the same before it is told: most of it comes
-// within milliseconds.
-const settling = 200 * time.Millisecond
+const (
+	// settling is how long what is missing must stay the same before it is told: most of it comes
+	// within milliseconds.
+	settling = 200 * time.Millisecond
+	// lull is how long nothing must have changed before a group starts whose number of participants nobody
+	// has told: one that was started at the same time may come yet.
+	lull = 300 * time.Millisecond
+	// grace is how much later than its daemon a client gives up: the daemon knows who is missing.
+	grace = 2 * time.Second
+)
 
-// form is the forming goroutine: it tells the others what is new, dials who is not connected,
-// and starts the group or waits for the start.
-func (g *Group) form() error {
-	var late <-chan time.Time // while somebody is awaited who should come
-	var told <-chan time.Time // while something else is missing than was told
+// form is the forming goroutine: it tells the others what is new, and starts the group or waits for the start.
+func (g *group) form() error {
+	var late, told <-chan time.Time // while somebody is awaited who should come; while something else is missing than was told
+	var most time.Duration          // of late
 	missing, shown := "", ""
 	for {
-		lines, awaited, done, err := g.step(shown)
+		lines, limit, done, err := g.step()
 		if err != nil || done {
 			return err
 		}
-		switch {
-		case !awaited:
-			late = nil
-		case late == nil:
-			late = time.After(g.opt.Timeout)
+		if limit != most {
+			if most, late = limit, nil; limit > 0 {
+				late = time.After(limit)
+			}
 		}
 		if text := strings.Join(lines, "; "); text != missing {
 			missing, told = text, time.After(settling)
@@ -198,65 +208,97 @@ func (g *Group) form() error {
 		select {
 		case <-g.kick:
 		case <-told:
-			told, shown = nil, missing
-			if shown != "" {
+			if told, shown = nil, missing; shown != "" {
 				g.log.Infof("waiting: %s", shown)
 			}
-			g.wake() // clients are told as well
 		case <-late:
-			return fmt.Errorf("the group is incomplete after %v (--connect-timeout): %s", g.opt.Timeout, missing)
+			return g.tooLate(missing)
 		case <-g.ctx.Done():
 			return context.Cause(g.ctx)
 		}
 	}
 }
 
+// tooLate is the error of a group that is incomplete for too long.
+func (g *group) tooLate(missing string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.own != nil:
+		return fmt.Errorf("the group is incomplete after %v (--connect-timeout): %s", g.opt.Timeout, missing)
+	case len(g.links) == 0:
+		at := g.opt.Addresses[0]
+		return fmt.Errorf("no daemon has answered at %s within %v (--connect-timeout): %w; start it with allreduce -r daemon -c 1 -t PORT", at, g.opt.Timeout, g.named[at].err)
+	}
+	return fmt.Errorf("%s has not started within %v (--connect-timeout): %s", g.links[0].peer.name(), g.opt.Timeout, missing)
+}
+
 // A message is a frame for a link, to be sent without the lock.
 type message struct {
 	to *link
-	header
+	frame
 }
 
-// step does what there is to do now. status is for clients. awaited tells whether the group must be
-// complete in time.
-func (g *Group) step(status string) (missing []string, awaited, done bool, err error) {
+// step does what there is to do now. limit is for how long the group may go on to be incomplete; 0: without limit.
+func (g *group) step() (missing []string, limit time.Duration, done bool, err error) {
 	g.mu.Lock()
-	if err := g.view.tooMany(); err != nil {
-		g.mu.Unlock()
-		return nil, false, false, err
+	out, missing, err := g.next()
+	done = g.started != nil
+	switch {
+	case g.own == nil && len(g.links) > 0:
+		limit = g.opt.Timeout + grace
+	case g.own == nil || g.opt.Kind == Direct || len(g.links) > 0 || len(g.own.Open) > 0:
+		limit = g.opt.Timeout
 	}
-	g.renew()
-	missing = g.view.missing()
-	if g.started == nil && len(missing) == 0 && g.view.order()[0] == g.own.ID && g.quiet() {
-		order := g.view.order()
-		g.started = &start{Members: order, Contributions: g.view.contributions(), Algorithm: choose(&g.opt.Config, len(order))}
-	}
-	var out []message
-	if g.started != nil {
-		out, err = g.begin()
-		done = true
-	} else {
-		g.reachAll()
-		out = g.news(status)
-	}
-	awaited = g.opt.Kind == Direct || len(g.links) > 0 || len(g.clients) > 0 || len(g.own.Open) > 0
 	g.mu.Unlock()
 	if err != nil {
-		return nil, false, false, err
+		return nil, 0, false, err
 	}
 	for _, m := range out {
-		// A broken link is the reader's to report.
-		_ = m.to.send(m.header, nil)
+		_ = m.to.send(m.frame) // a broken link is the reader's to report
 	}
-	return missing, awaited, done, nil
+	return missing, limit, done, nil
 }
 
-// lull is how long nothing must have changed before a group starts whose number of participants nobody
-// has told: one that was started at the same time may come yet.
-const lull = 300 * time.Millisecond
+// next is step with the lock.
+func (g *group) next() (out []message, missing []string, err error) {
+	if err := g.view.tooMany(); err != nil {
+		return nil, nil, err
+	}
+	g.renew()
+	if g.own == nil && len(g.links) == 0 {
+		if at := g.opt.Addresses[0]; g.named[at].err != nil {
+			missing = []string{fmt.Sprintf("no daemon has answered at %s (%v)", at, g.named[at].err)}
+		}
+	} else {
+		missing = g.view.missing()
+	}
+	if g.started == nil && len(missing) == 0 && g.own != nil && g.view.order()[0] == g.own.ID && g.quiet() {
+		if err := g.start(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if g.started != nil {
+		out, err = g.begin()
+		return out, missing, err
+	}
+	return g.news(), missing, nil
+}
+
+// start opens the port of the world. The lock is held.
+func (g *group) start() (err error) {
+	if g.port, err = net.Listen("tcp", ":0"); err != nil {
+		return fmt.Errorf("no port for the group: %w", err)
+	}
+	s := &start{Host: "localhost", Port: g.port.Addr().(*net.TCPAddr).Port, Key: make([]byte, 32)}
+	rand.Read(s.Key)
+	s.Seats, s.IDs = g.view.seats()
+	g.started = s
+	return nil
+}
 
 // quiet tells whether nobody else is to be expected. The lock is held.
-func (g *Group) quiet() bool {
+func (g *group) quiet() bool {
 	for _, r := range g.view.records {
 		if r.Want > 0 {
 			return true
@@ -269,106 +311,106 @@ func (g *Group) quiet() bool {
 	return left <= 0
 }
 
+// clients are a daemon's. The lock is held.
+func (g *group) clients() (list []client) {
+	for _, l := range g.links {
+		if l.peer.Kind == Offloaded {
+			list = append(list, client{l.peer.ID, l.peer.Label})
+		}
+	}
+	slices.SortFunc(list, func(a, b client) int { return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
 // renew brings this participant's own record up to date.
-func (g *Group) renew() {
-	r := g.own
-	r.Open, r.Joined, r.Clients = nil, nil, len(g.clients)
+func (g *group) renew() {
+	if g.own == nil {
+		return
+	}
+	r := *g.own
+	r.Open, r.Clients, r.Knows = nil, g.clients(), g.view.digest()
 	for address, t := range g.named {
 		// One that is connected already may have said so before this end knew it.
-		if t.id != r.ID && g.links[t.id] == nil {
+		if t.id != r.ID && !slices.ContainsFunc(g.links, func(l *link) bool { return l.peer.ID == t.id }) {
 			if t.err != nil {
 				address += fmt.Sprintf(" (%v)", t.err)
 			}
 			r.Open = append(r.Open, address)
 		}
 	}
-	for id := range g.links {
-		r.Joined = append(r.Joined, id)
-	}
 	slices.Sort(r.Open)
-	slices.Sort(r.Joined)
-	if !reflect.DeepEqual(r, g.own) {
+	if !reflect.DeepEqual(&r, g.own) {
 		r.Version++
-		g.own, g.changed = r, time.Now()
+		g.own, g.changed = &r, time.Now()
+		g.view.records[r.ID] = g.own
 	}
 }
 
 // news is what the others have not been told yet.
-func (g *Group) news(status string) []message {
+func (g *group) news() []message {
+	if g.own == nil { // a client hears all from its daemon
+		return nil
+	}
 	var out []message
-	for _, list := range g.links {
-		for _, l := range list {
-			var records []record
-			for id, r := range g.view.records {
-				if version, told := l.told[id]; !told || version < r.Version {
-					l.told[id] = r.Version
-					records = append(records, *r)
-				}
-			}
-			if records != nil {
-				out = append(out, message{l, header{Kind: kindRecord, Records: records}})
+	for _, l := range g.links {
+		var records []record
+		for id, r := range g.view.records {
+			if version, told := l.told[id]; !told || version < r.Version {
+				l.told[id] = r.Version
+				records = append(records, *r)
 			}
 		}
-	}
-	for _, l := range g.clients {
-		if status != l.status {
-			l.status = status
-			out = append(out, message{l, header{Kind: kindStatus, Text: status}})
+		if records != nil {
+			out = append(out, message{l, frame{Kind: kindRecord, Records: records}})
 		}
 	}
 	return out
 }
 
-// begin makes the group that was started this one's. The lock is held.
-func (g *Group) begin() ([]message, error) {
+// begin makes the group that was started this one's, and passes the start on. The lock is held.
+func (g *group) begin() ([]message, error) {
 	s := g.started
-	g.members, g.self, g.algorithm = s.Members, slices.Index(s.Members, g.own.ID), s.Algorithm
-	if g.self < 0 || !slices.Contains(Algorithms(), s.Algorithm) || s.Contributions < 1 || s.Contributions > maxContributions {
-		return nil, fmt.Errorf("%w: a start without this participant", errFrame)
+	if len(s.IDs) < 1 || len(s.IDs) != len(s.Seats) || !slices.Contains(s.IDs, g.hello.ID) || s.Port < 1 || len(s.Key) < 16 || !s.sound() {
+		return nil, fmt.Errorf("%w: a start without this member", errFrame)
 	}
-	if len(g.clients) != g.opt.Clients {
-		return nil, fmt.Errorf("a client left when the group was complete: %d of %d are here", len(g.clients), g.opt.Clients)
+	on := *s
+	if a, err := netip.ParseAddr(s.Host); s.Host == "localhost" || err == nil && a.Unmap().IsLoopback() {
+		on.Host = ""
 	}
+	here := 0
 	var out []message
-	g.peers = make([]*link, len(s.Members))
-	for i, id := range s.Members {
-		if i == g.self {
-			continue
+	for _, l := range g.links {
+		in := slices.Contains(s.IDs, l.peer.ID)
+		if in && l.peer.Kind == Offloaded {
+			here++
 		}
-		if g.links[id] == nil {
-			return nil, fmt.Errorf("%w: a start with a participant that is not connected", errFrame)
-		}
-		g.peers[i] = g.links[id][0]
-		if g.self == 0 {
-			out = append(out, message{g.peers[i], header{Kind: kindStart, Start: s}})
+		if in {
+			out = append(out, message{l, frame{Kind: kindStart, Start: &on}})
+		} else {
+			out = append(out, message{l, frame{Kind: kindBye, Text: "its group is complete without this one"}})
 		}
 	}
-	for id := range g.links {
-		if !slices.Contains(s.Members, id) {
-			for _, l := range g.links[id] {
-				out = append(out, message{l, header{Kind: kindBye, Text: "its group is complete without this one"}})
-			}
-		}
-	}
-	slices.SortFunc(g.clients, func(a, b *link) int { return byOrder(&a.peer, &b.peer) })
-	for _, l := range g.clients {
-		out = append(out, message{l, header{Kind: kindStart, Start: s}})
+	if here != g.opt.Clients {
+		return nil, fmt.Errorf("a client left when the group was complete: %d of %d are here", here, g.opt.Clients)
 	}
 	g.phase = complete
 	return out, nil
 }
 
-// Members is the number of participants, and Contributions that of vectors which an operation
-// combines.
-func (g *Group) Members() int       { return len(g.members) }
-func (g *Group) Contributions() int { return g.started.Contributions }
+// sound tells whether the seats are those of a group: participants, then the clients of daemons.
+func (s *start) sound() bool {
+	for i, seat := range s.Seats {
+		offloaded := seat.Kind == Offloaded
+		if offloaded && (seat.Daemon < 0 || seat.Daemon >= i || s.Seats[seat.Daemon].Kind != Daemon) || !offloaded && (!seat.Kind.participant() || i > 0 && s.Seats[i-1].Kind == Offloaded) {
+			return false
+		}
+	}
+	return true
+}
 
-// Algorithm is the one that was chosen.
-func (g *Group) Algorithm() string { return g.algorithm }
-
-// Close ends this participant's part, and waits for all that runs. It returns why the group has
+// close ends this member's part, and waits for all that runs. It returns why the group has
 // failed, and tells the other members; nil when all operations are done.
-func (g *Group) Close() error {
+func (g *group) close() error {
 	g.cancel(errDone)
 	cause := context.Cause(g.ctx)
 	reason := ""
@@ -382,9 +424,14 @@ func (g *Group) Close() error {
 	}
 	g.mu.Lock()
 	g.phase = closed
+	links := slices.Clone(g.links)
 	g.mu.Unlock()
-	_ = g.opt.Listener.Close() // who comes now finds nobody
-	for _, l := range g.everyone() {
+	for _, l := range []net.Listener{g.opt.Listener, g.port} { // who comes now finds nobody
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	for _, l := range links {
 		g.all.Go(func() { l.part(reason) })
 	}
 	g.all.Wait()

@@ -49,7 +49,7 @@ func options(t *testing.T, c Config, key []byte, members []member) []Options {
 	all := make([]Options, len(members))
 	where := make([]string, len(members))
 	for i, m := range members {
-		all[i] = Options{Config: c, Kind: m.kind, Clients: m.clients, Participants: m.want, Order: i, Key: key, Timeout: 20 * time.Second, Log: quiet(), SDK: quiet()}
+		all[i] = Options{Config: c, Kind: m.kind, Clients: m.clients, Participants: m.want, Key: key, Timeout: 20 * time.Second, Log: quiet(), SDK: quiet()}
 		if m.kind.participant() {
 			all[i].Listener = listen(t)
 			where[i] = all[i].Listener.Addr().String()
@@ -57,7 +57,7 @@ func options(t *testing.T, c Config, key []byte, members []member) []Options {
 	}
 	for i, m := range members {
 		for _, k := range m.names {
-			all[i].Addresses = append(all[i].Addresses, []string{where[k]})
+			all[i].Addresses = append(all[i].Addresses, where[k])
 		}
 	}
 	return all
@@ -83,22 +83,8 @@ func filled(c *Config, client int, op uint64) []byte {
 }
 
 // work runs all operations of a client, and gives all results.
-func work(s Session, c *Config, client int) (results [][]byte, err error) {
-	op := uint64(0)
-	batches := func(n int) error {
-		for range n {
-			vectors := make([][]byte, c.Batch)
-			for i := range vectors {
-				vectors[i] = filled(c, client, op)
-				op++
-			}
-			if err := s.Batch(vectors, func() {}); err != nil {
-				return err
-			}
-			results = append(results, vectors...)
-		}
-		return nil
-	}
+func work(s *Session, c *Config, client int) (results [][]byte, err error) {
+	vectors := s.Vectors()
 	for _, n := range []int{NetworkBatches, c.Batches, 0} {
 		var digest []byte
 		if n == 0 {
@@ -107,8 +93,16 @@ func work(s Session, c *Config, client int) (results [][]byte, err error) {
 		if err := s.Barrier(digest); err != nil {
 			return nil, err
 		}
-		if err := batches(n); err != nil {
-			return nil, err
+		for range n {
+			for i, v := range vectors {
+				copy(v, filled(c, client, uint64(len(results)+i)))
+			}
+			if err := s.Batch(func() {}); err != nil {
+				return nil, err
+			}
+			for _, v := range vectors {
+				results = append(results, bytes.Clone(v))
+			}
 		}
 	}
 	return results, nil
@@ -131,26 +125,18 @@ func run(ctx context.Context, all []Options) []outcome {
 	return out
 }
 
-func one(ctx context.Context, i int, o Options) ([][]byte, error) {
-	if o.Kind == Offloaded {
-		s, err := Connect(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		results, err := work(s, &o.Config, i)
-		return results, errors.Join(err, s.Close())
-	}
-	g, err := Form(ctx, o)
+// one runs a member to its end.
+func one(ctx context.Context, i int, o Options) (results [][]byte, err error) {
+	s, err := Form(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	var results [][]byte
 	if o.Kind == Daemon {
-		_, err = g.Serve()
+		_, err = s.Serve()
 	} else {
-		results, err = work(g, &o.Config, i)
+		results, err = work(s, &o.Config, i)
 	}
-	return results, errors.Join(err, g.Close())
+	return results, errors.Join(err, s.Close())
 }
 
 // inOrder is what the results must be: the vectors combined one after the other; exact
@@ -258,7 +244,7 @@ func TestAlgorithmsGiveTheSameBitsEverywhere(t *testing.T) {
 func TestTypesAndOperations(t *testing.T) {
 	for _, typ := range Types() {
 		for _, op := range Operations() {
-			for _, algorithm := range []string{Ring, RecursiveDoubling, ReduceScatter} {
+			for _, algorithm := range []string{"ring", doubling, scatter} {
 				t.Run(typ+"/"+op+"/"+algorithm, func(t *testing.T) {
 					testenv.NoLeaks(t)
 					all := options(t, config(2, typ, op, algorithm), nil, counted(chain(3)))
@@ -298,59 +284,75 @@ func TestGroupsOfBothKinds(t *testing.T) {
 	}
 }
 
-// The daemon works while its client computes: all results are there before the client waits. A
-// client that is not offloaded has sent nothing until it has computed.
+// The daemon works while its client computes: the results are there before the client waits.
 func TestDaemonWorksWhileItsClientComputes(t *testing.T) {
 	testenv.NoLeaks(t)
 	ctx := testenv.Deadline(t, time.Minute)
-	c := config(5000, "float", "sum", Auto)
-	all := options(t, c, nil, []member{{kind: Daemon, clients: 1, want: 1}, {kind: Offloaded, names: []int{0}}})
-	served := make(chan error, 1)
-	go func() {
-		_, err := one(ctx, 0, all[0])
-		served <- err
-	}()
-	o, err := Connect(ctx, all[1])
+	c := config(5000, "int", "sum", Auto)
+	all := options(t, c, nil, []member{{kind: Daemon, clients: 2, want: 1}, {kind: Offloaded, names: []int{0}}, {kind: Offloaded, names: []int{0}}})
+	served := make(chan outcome, 2)
+	for _, i := range []int{0, 2} {
+		go func() {
+			results, err := one(ctx, i, all[i])
+			served <- outcome{results, err}
+		}()
+	}
+	s, err := Form(ctx, all[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := func() {
-		o.mu.Lock()
-		done := o.done
-		o.mu.Unlock()
-		select {
-		case <-done:
-		case <-ctx.Done():
-			t.Error("the results have not come while the client computed")
+	for _, n := range []int{NetworkBatches, c.Batches, 0} {
+		if err := s.Barrier(nil); err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			if err := s.Batch(func() {
+				for done := false; !done && ctx.Err() == nil; {
+					var err error
+					if _, done, err = s.house.Iprobe(0, tagDone); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if _, err := work(session{o, whole}, &c, 1); err != nil {
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := o.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-	g := &Group{ctx: ctx}
-	g.members = []string{"self"}
-	g.opt.Config, g.box = c, newMailbox()
-	if err := g.Batch([][]byte{make([]byte, c.Bytes())}, func() {
-		if g.op != 0 {
-			t.Error("a client that is not offloaded began before it had computed")
+	for range 2 {
+		if o := <-served; o.err != nil {
+			t.Error(o.err)
 		}
-	}); err != nil || g.op != 1 {
-		t.Errorf("operation %d is next, %v", g.op, err)
 	}
 }
 
-// A session that computes something else.
-type session struct {
-	Session
-	meanwhile func()
+// A client that is not offloaded has sent nothing until it has computed.
+func TestClientComputesFirst(t *testing.T) {
+	testenv.NoLeaks(t)
+	all := options(t, config(5000, "float", "sum", Auto), nil, []member{{kind: Direct, want: 1}})
+	s, err := Form(testenv.Deadline(t, time.Minute), all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Batch(func() {
+		if s.op != 0 {
+			t.Error("it began before it had computed")
+		}
+	}), s.Close()); err != nil || s.op != all[0].Batch {
+		t.Errorf("after %d operations: %v", s.op, err)
+	}
 }
 
-func (s session) Batch(vectors [][]byte, _ func()) error {
-	return s.Session.Batch(vectors, s.meanwhile)
+// Vectors that the members' shared memory has no room for go through memory of their own.
+func TestClientsWithMemoryOfTheirOwn(t *testing.T) {
+	testenv.NoLeaks(t)
+	c := config(1000, "int", "sum", Auto)
+	all := options(t, c, nil, []member{{kind: Daemon, clients: 2, want: 2}, {kind: Offloaded, names: []int{0}}, {kind: Offloaded, names: []int{0}}, {kind: Direct, names: []int{0}}})
+	for i := range all {
+		all[i].apart = true
+	}
+	check(t, all, run(testenv.Deadline(t, time.Minute), all))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -33,40 +32,26 @@ type link struct {
 	mu     sync.Mutex // guards writing: a frame at a time
 	broken bool       // a frame was cut short
 
-	// ended is closed when the reader has ended.
-	ended chan struct{}
-	// vectors is what a client has sent to its daemon; the reader closes it.
-	vectors chan vector
-	// bye: the other end sends nothing more; under its group's lock.
-	bye bool
-	// told is which records the other end has had; of the forming goroutine.
-	told map[string]uint64
-	// status is the last that a client was told; of the forming goroutine.
-	status string
-}
-
-// A vector is what a client has sent for an operation.
-type vector struct {
-	op uint64
-	b  []byte
+	ended chan struct{}     // closed when the reader has ended
+	told  map[string]uint64 // which records the other end has had; of the forming goroutine
 }
 
 func newLink(conn net.Conn) *link {
-	return &link{conn: conn, in: bufio.NewReaderSize(conn, 64<<10), ended: make(chan struct{}), vectors: make(chan vector, depth), told: map[string]uint64{}}
+	return &link{conn: conn, in: bufio.NewReader(conn), ended: make(chan struct{}), told: map[string]uint64{}}
 }
 
-// send writes a frame. The payload is the caller's again when it returns.
-func (l *link) send(h header, payload []byte) error {
+// send writes a frame.
+func (l *link) send(f frame) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.write(&h, payload)
+	return l.write(&f)
 }
 
-func (l *link) write(h *header, payload []byte) error {
+func (l *link) write(f *frame) error {
 	if l.broken {
 		return net.ErrClosed
 	}
-	err := writeFrame(l.conn, h, payload)
+	err := writeFrame(l.conn, f)
 	l.broken = err != nil
 	return err
 }
@@ -75,7 +60,7 @@ func (l *link) write(h *header, payload []byte) error {
 // it did.
 func (l *link) part(reason string) {
 	_ = l.conn.SetDeadline(time.Now().Add(closeMost))
-	if l.send(header{Kind: kindBye, Text: reason}, nil) == nil {
+	if l.send(frame{Kind: kindBye, Text: reason}) == nil {
 		if half, ok := l.conn.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}
@@ -84,12 +69,6 @@ func (l *link) part(reason string) {
 	}
 	_ = l.conn.Close()
 	<-l.ended
-}
-
-// discard reads what is of no more use.
-func (l *link) discard(n int) error {
-	_, err := io.CopyN(io.Discard, l.in, int64(n))
-	return unexpected(err)
 }
 
 // An endpoint is this member, as its connections need it.
@@ -121,16 +100,13 @@ func (e *endpoint) open(ctx context.Context, conn net.Conn, server bool) (*link,
 	return newLink(conn), nil
 }
 
-// expect reads a frame of one kind without payload.
-func (l *link) expect(want kind) (header, error) {
-	h, _, err := readHead(l.in, 0)
-	if err != nil {
-		return h, err
+// expect reads a frame of one kind.
+func (l *link) expect(want kind) (frame, error) {
+	f, err := readFrame(l.in)
+	if err == nil && f.Kind != want {
+		err = fmt.Errorf("%w: kind %d, expected %d", errFrame, f.Kind, want)
 	}
-	if h.Kind != want {
-		return h, fmt.Errorf("%w: kind %d, expected %d", errFrame, h.Kind, want)
-	}
-	return h, nil
+	return f, err
 }
 
 var errSilent = errors.New("it is no allreduce of this version, or has a key where this end has none (--key)")
@@ -143,9 +119,9 @@ func (e *endpoint) hear(l *link) error {
 	}
 	if err != nil {
 		if e.key == nil {
-			return fmt.Errorf("%w: %w: %w", ErrRefused, errSilent, err)
+			return fmt.Errorf("%w: %w: %w", errRefused, errSilent, err)
 		}
-		return fmt.Errorf("%w: it is no allreduce of this version: %w", ErrRefused, err)
+		return fmt.Errorf("%w: it is no allreduce of this version: %w", errRefused, err)
 	}
 	l.peer = *h.Hello
 	return e.whose(l.conn)
@@ -177,27 +153,24 @@ func (e *endpoint) whose(conn net.Conn) error {
 		return nil
 	}
 	if uid != os.Geteuid() {
-		return fmt.Errorf("%w: the process at %s belongs to user %d, and this one to %d: give both the same --key FILE", ErrRefused, there, uid, os.Geteuid())
+		return fmt.Errorf("%w: the process at %s belongs to user %d, and this one to %d: give both the same --key FILE", errRefused, there, uid, os.Geteuid())
 	}
 	return nil
 }
 
-// greet makes a link of a connection to another member, whose answer it waits for. to is its ID,
-// if that is known. The error is errOwn, errElsewhere, errDuplicate, or final.
-func (e *endpoint) greet(ctx context.Context, conn net.Conn, to string) (*link, error) {
-	own := e.hello
-	own.To = to
+// greet makes a link of a connection to another member, whose answer it waits for.
+func (e *endpoint) greet(ctx context.Context, conn net.Conn) (*link, error) {
 	l, err := e.open(ctx, conn, false)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })
-	err = l.send(header{Kind: kindHello, Hello: &own}, nil)
+	err = l.send(frame{Kind: kindHello, Hello: &e.hello})
 	if heard := e.hear(l); heard != nil { // also where sending failed: it may say why
 		err = heard
 	}
 	if err == nil {
-		err = judge(&own, &l.peer)
+		err = judge(&e.hello, &l.peer)
 	}
 	if err == nil {
 		err = l.answered()
@@ -207,47 +180,42 @@ func (e *endpoint) greet(ctx context.Context, conn net.Conn, to string) (*link, 
 	}
 	if err != nil {
 		l.conn.Close()
-		return l, err
+		return nil, err
 	}
 	return l, l.conn.SetDeadline(time.Time{})
 }
 
 func (l *link) answered() error {
-	h, err := l.expect(kindAnswer)
+	f, err := l.expect(kindAnswer)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %s did not answer: %w", ErrRefused, l.peer.name(), err)
-	case h.Answer == nil:
+		return fmt.Errorf("%w: %s did not answer: %w", errRefused, l.peer.name(), err)
+	case f.Answer == nil:
 		return errFrame
-	case h.Answer.Verdict == duplicate:
-		return errDuplicate
-	case h.Answer.Verdict != accepted:
-		return fmt.Errorf("%w by %s: %s", ErrRefused, l.peer.name(), h.Answer.Reason)
+	case f.Answer.Refused != "":
+		return fmt.Errorf("%w by %s: %s", errRefused, l.peer.name(), f.Answer.Refused)
 	}
 	return nil
 }
 
-// dialing connects to the first of some addresses that answers, which it returns, until ctx ends. note
-// is told why it has not succeeded yet.
-func dialing(ctx context.Context, addresses []string, note func(error)) (conn net.Conn, address string, err error) {
+// dialing connects to an address, until ctx ends. note is told why it has not succeeded yet.
+func dialing(ctx context.Context, address string, note func(error)) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialMost, KeepAlive: -1}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		for _, address := range addresses {
-			conn, err := d.DialContext(ctx, "tcp", address)
-			if err == nil {
-				return conn, address, nil
-			}
-			if ctx.Err() != nil {
-				return nil, "", context.Cause(ctx)
-			}
-			if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-				return nil, "", fmt.Errorf("%s: %w", address, err)
-			}
-			note(plain(err))
+		conn, err := d.DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn, nil
 		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+			return nil, fmt.Errorf("%s: %w", address, err)
+		}
+		note(plain(err))
 		select {
 		case <-ctx.Done():
-			return nil, "", context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}

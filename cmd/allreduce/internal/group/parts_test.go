@@ -2,30 +2,21 @@ package group
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"io"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 func seeds(f *testing.F) {
-	config := config(100, "float", "sum", Auto)
-	for _, s := range []struct {
-		h       header
-		payload []byte
-	}{
-		{header{Kind: kindHello, Hello: &hello{Magic: magic, Version: protocolVersion, Kind: Daemon, ID: newID(), Label: "host:1", Config: config}}, nil},
-		{header{Kind: kindAnswer, Answer: &answer{refused, "full"}}, nil},
-		{header{Kind: kindRecord, Records: []record{{ID: "a", Version: 3, Kind: Direct, Place: Place{IPs: []string{"10.0.0.1"}, Port: 1}, Open: []string{"b:2"}, Joined: []string{"c"}}}}, nil},
-		{header{Kind: kindStart, Start: &start{Members: []string{"a", "b"}, Contributions: 2, Algorithm: Ring}}, nil},
-		{header{Kind: kindData, Op: 7, Step: 2}, []byte("payload")},
-		{header{Kind: kindBye, Text: "interrupted"}, nil},
+	for _, fr := range []frame{
+		{Kind: kindHello, Hello: &hello{Magic: magic, Version: protocolVersion, Kind: Daemon, ID: newID(), Label: "host:1", Config: config(100, "float", "sum", Auto)}},
+		{Kind: kindAnswer, Answer: &answer{"full"}},
+		{Kind: kindRecord, Records: []record{{ID: "a", Version: 3, Kind: Direct, Open: []string{"b:2"}, Knows: []byte{1}, Clients: []client{{"c", "d"}}}}},
+		{Kind: kindStart, Start: &start{IDs: []string{"a", "b"}, Seats: []Seat{{Kind: Direct}, {Kind: Daemon}}, Host: "h", Port: 1, Key: []byte{2}}},
+		{Kind: kindBye, Text: "interrupted"},
 	} {
 		var b bytes.Buffer
-		if err := writeFrame(&b, &s.h, s.payload); err != nil {
+		if err := writeFrame(&b, &fr); err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b.Bytes())
@@ -40,32 +31,27 @@ func FuzzFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
 		for {
-			h, n, err := readHead(r, 1000)
+			fr, err := readFrame(r)
 			if err != nil {
 				return
 			}
-			payload := make([]byte, n)
-			if _, err := io.ReadFull(r, payload); err != nil {
-				return
+			var again, twice bytes.Buffer
+			if err := writeFrame(&again, &fr); err != nil {
+				t.Fatalf("%+v cannot be written: %v", fr, err)
 			}
-			var again bytes.Buffer
-			if err := writeFrame(&again, &h, payload); err != nil {
-				t.Fatalf("%+v cannot be written: %v", h, err)
+			first := bytes.Clone(again.Bytes())
+			fr2, err := readFrame(&again)
+			if err == nil {
+				err = writeFrame(&twice, &fr2)
 			}
-			h2, n2, err := readHead(&again, 1000)
-			if err != nil || n2 != n || !reflect.DeepEqual(tidy(h), tidy(h2)) {
-				t.Fatalf("%+v, %d bytes; again %+v, %d bytes, %v", h, n, h2, n2, err)
+			if err != nil || !bytes.Equal(first, twice.Bytes()) {
+				t.Fatalf("%+v; again %+v, %v", fr, fr2, err)
+			}
+			if fr.Start != nil {
+				_ = fr.Start.sound()
 			}
 		}
 	})
-}
-
-// tidy makes an empty list of records none: it is not written.
-func tidy(h header) header {
-	if len(h.Records) == 0 {
-		h.Records = nil
-	}
-	return h
 }
 
 // Whatever a participant tells of others, a view stays bounded and can be asked.
@@ -75,11 +61,11 @@ func FuzzView(f *testing.F) {
 		v := view{self: "self", records: map[string]*record{"self": {ID: "self", Kind: Daemon}}}
 		r := bytes.NewReader(b)
 		for {
-			h, _, err := readHead(r, 0)
+			fr, err := readFrame(r)
 			if err != nil {
 				break
 			}
-			for _, record := range h.Records {
+			for _, record := range fr.Records {
 				if _, err := v.learn(record); err != nil {
 					return
 				}
@@ -88,48 +74,12 @@ func FuzzView(f *testing.F) {
 		if own := v.records["self"]; own == nil || own.Version != 0 {
 			t.Fatal("a record of this participant itself was taken from another one")
 		}
-		_, _, _ = v.missing(), v.tooMany(), v.contributions()
+		_, _ = v.missing(), v.tooMany()
+		if s := (&start{Seats: first(v.seats())}); !s.sound() {
+			t.Fatalf("the seats %+v are those of no group", s.Seats)
+		}
 		if len(v.order()) != len(v.records) {
 			t.Fatalf("%d members in order, %d records", len(v.order()), len(v.records))
-		}
-	})
-}
-
-// A mailbox takes what is due, once, and refuses all else.
-func TestMailboxRefusesWhatIsNotDue(t *testing.T) {
-	m := newMailbox()
-	for op := range uint64(3) {
-		m.finish(op)
-	}
-	m.finish(4)
-	for _, c := range []struct {
-		op uint64
-		ok bool
-	}{{2, false}, {3, true}, {3, false}, {4, false}, {5, true}, {3 + window - 1, true}, {3 + window, false}} {
-		if err := m.put(slot{"a", c.op, 0}, nil); (err == nil) != c.ok {
-			t.Errorf("operation %d: %v, want accepted: %v", c.op, err, c.ok)
-		}
-	}
-}
-
-// What is awaited long is told, ever more rarely; a context ends the wait.
-func TestLongWaitsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told []time.Duration
-		note := func(d time.Duration) { told = append(told, d) }
-		from := make(chan int)
-		go func() {
-			time.Sleep(40 * time.Second)
-			from <- 7
-		}()
-		v, ok, err := await(t.Context(), from, note)
-		if want := []time.Duration{5 * time.Second, 15 * time.Second, 35 * time.Second}; v != 7 || !ok || err != nil || !reflect.DeepEqual(told, want) {
-			t.Errorf("%d, %v, %v, told at %v; want 7, true, nil, %v", v, ok, err, told, want)
-		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(errDone)
-		if _, _, err := await(ctx, from, note); !errors.Is(err, errDone) {
-			t.Errorf("a wait that was ended: %v", err)
 		}
 	})
 }
@@ -138,7 +88,7 @@ func TestLongWaitsAreTold(t *testing.T) {
 func TestGroupWaitsForThoseStartedAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := record{ID: "self", Kind: Daemon}
-		g := &Group{kick: make(chan struct{}, 1), changed: time.Now(), view: view{self: "self", records: map[string]*record{"self": &own}}}
+		g := &group{kick: make(chan struct{}, 1), changed: time.Now(), view: view{self: "self", records: map[string]*record{"self": &own}}}
 		time.Sleep(lull / 2)
 		if g.quiet() {
 			t.Error("it starts at once")
@@ -154,3 +104,5 @@ func TestGroupWaitsForThoseStartedAtTheSameTime(t *testing.T) {
 		}
 	})
 }
+
+func first[A, B any](a A, _ B) A { return a }

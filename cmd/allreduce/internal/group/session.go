@@ -1,341 +1,399 @@
 package group
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"strings"
-	"sync"
 	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/gorun-mpi/gorun/rank"
+	"github.com/gorun-mpi/gorun/rdma/soft/softtls"
 )
 
-// A Session is a client's part in a group: a *Group that computes itself, or an *Offload.
-// Its calls come in the order of the run: Barrier, the batches for the network,
-// Barrier, the batches, Barrier.
-type Session interface {
-	// Barrier waits for all members. digest, of at most 32 bytes, is that of the results in the last
-	// barrier, where all must have the same, else nil.
-	Barrier(digest []byte) error
-	// Batch submits the vectors, one operation for each, calls meanwhile, and waits until
-	// each vector is its operation's result. meanwhile may be nil.
-	Batch(vectors [][]byte, meanwhile func()) error
-	// Context ends when the group fails.
-	Context() context.Context
-	Members() int
-	Contributions() int
-	Algorithm() string
-	// Fail ends the group for a reason of this client's own, which Close tells the others.
-	Fail(err error)
-	// Close ends this client's part, and returns why the group has failed, if it has.
-	Close() error
+// A Seat is a member's place in a group, by its rank in the world.
+type Seat struct {
+	Kind   Kind   `msgpack:"kind"`
+	Label  string `msgpack:"label"`
+	Daemon int    `msgpack:"daemon"` // of an offloaded client: its daemon's rank
 }
 
-var (
-	_ Session = (*Group)(nil)
-	_ Session = (*Offload)(nil)
-)
+func (s *Seat) name() string { return string(s.Kind) + " " + s.Label }
 
-// Context implements Session.
-func (g *Group) Context() context.Context { return g.ctx }
-
-// Barrier implements Session.
-func (g *Group) Barrier(digest []byte) error {
-	op := g.op
-	g.op++
-	if err := g.meet(op, digest); err != nil {
-		g.fail(err)
-		return g.cause(err)
-	}
-	return nil
-}
-
-// Batch implements Session. This client runs the algorithm itself, when it has computed.
-func (g *Group) Batch(vectors [][]byte, meanwhile func()) error {
-	if meanwhile != nil {
-		meanwhile()
-	}
-	p := &pipeline{g: g}
-	for _, v := range vectors {
-		op := g.op
-		g.op++
-		if err := p.start(func() error { return g.allreduce(op, v) }); err != nil {
-			break // which wait says too
-		}
-	}
-	return p.wait()
-}
-
-// An Offload is a client whose daemon does the work.
-type Offload struct {
-	endpoint
-	link   *link
-	ctx    context.Context
+// A Session is a member's part in a group that is complete. Its calls come in the order of the run (Barrier, the batches for
+// the network, Barrier, the batches, Barrier; a daemon calls Serve instead), belong to one goroutine, and
+// block until the other members have done their part, or the group has failed.
+type Session struct {
+	cfg    *Config
+	seats  []Seat
+	log    *logrus.Logger
+	ctx    context.Context // ends when the group fails
 	cancel context.CancelCauseFunc
-	all    sync.WaitGroup
-	begun  chan struct{} // closed by the start
-	start  start
-	most   int
-	last   uint64 // operation of the run
+	group  *group // nil: a launcher has brought the members together, and ends them
 
-	op uint64 // the next operation
+	world *rank.World
+	self  int
+	among *rank.Comm // of the participants; nil: this is none
+	house *rank.Comm // a daemon, which is its rank 0, and its clients; nil: this is neither
+	rooms []int      // their ranks in the world
+	win   *rank.Win[byte]
+	apart bool   // Options.apart
+	near  bool   // the clients' vectors are in the daemon's memory, which they share
+	mem   []byte // a client's vectors; a daemon's of all its clients, or if they are not near one for each
 
-	mu     sync.Mutex // guards the next lines
-	base   uint64     // operation of the first of vectors
-	batch  [][]byte   // vectors under way
-	sent   int        // of them, so that results may come
-	left   int        // results to come
-	done   chan struct{}
-	status string
+	op     int // the operation under way
+	awaits int // whose message is waited for; -1: none
 }
 
-// Connect makes this process an offloaded client of the daemon at opt.Addresses[0], and waits until
-// the daemon's group is complete.
-func Connect(ctx context.Context, opt Options) (*Offload, error) {
-	if err := opt.Validate(); err != nil {
+func newSession(ctx context.Context, cfg *Config, seats []Seat, log *logrus.Logger) *Session {
+	s := &Session{cfg: cfg, seats: seats, log: log, awaits: -1}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	return s
+}
+
+// rankConfig configures the world of a group.
+func (s *Session) rankConfig(secure bool) (rank.Config, error) {
+	table, err := s.cfg.table()
+	cfg := rank.Config{Tuning: table, Waiting: s.slow}
+	if secure {
+		cfg.Secure = softtls.Handshake
+	}
+	return cfg, err
+}
+
+// slow tells that a member is awaited.
+func (s *Session) slow(w rank.Wait) {
+	peer := max(w.Peer, s.awaits)
+	if peer < 0 {
+		s.log.Infof("waiting: %s, in operation %d, for %v", w.What, s.op, w.For.Round(time.Second))
+		return
+	}
+	s.log.Infof("waiting: %s has not come to operation %d for %v", s.seats[peer].name(), s.op, w.For.Round(time.Second))
+}
+
+// Launched is the session of a rank of a launcher. Init makes the world.
+func Launched(ctx context.Context, init func(rank.Config) (*rank.World, error), seats func(*rank.World) ([]Seat, error), cfg *Config, log *logrus.Logger) (*Session, error) {
+	s := newSession(ctx, cfg, nil, log)
+	rc, err := s.rankConfig(true)
+	if err != nil {
 		return nil, err
 	}
-	hostname, _ := os.Hostname()
-	o := &Offload{
-		endpoint: endpoint{hello: opt.hello(fmt.Sprintf("%s:%d", hostname, os.Getpid())), key: opt.Key, name: opt.Name, log: opt.Log, sdk: opt.SDK},
-		begun:    make(chan struct{}), most: opt.Bytes(), last: opt.last(),
+	if s.world, err = init(rc); err != nil {
+		return nil, err
 	}
-	o.ctx, o.cancel = context.WithCancelCause(ctx)
-	if err := o.connect(opt); err != nil {
-		o.cancel(err)
-		return nil, o.Close()
+	if s.seats, err = seats(s.world); err == nil {
+		err = s.begin(s.world)
 	}
-	return o, nil
+	if err != nil {
+		s.cancel(err)
+		return nil, s.Close()
+	}
+	return s, nil
 }
 
-// grace is how much later than its daemon a client gives up: the daemon knows who is missing.
-const grace = 2 * time.Second
-
-var errLate = errors.New("late")
-
-func (o *Offload) connect(opt Options) error {
-	address := opt.Addresses[0][0]
-	within, cancel := context.WithTimeoutCause(o.ctx, opt.Timeout, errLate)
-	defer cancel()
-	var last error
-	conn, _, err := dialing(within, opt.Addresses[0], func(err error) {
-		if last == nil {
-			o.log.Infof("waiting: no daemon has answered at %s (%v)", address, err)
-		}
-		if last == nil || within.Err() == nil { // an attempt that the limit ended says nothing new
-			last = err
-		}
-	})
-	if errors.Is(err, errLate) {
-		return fmt.Errorf("no daemon has answered at %s within %v (--connect-timeout): %w; start it with allreduce -r daemon -c 1 -t PORT", address, opt.Timeout, last)
+// begin gives the members their communicators and the memory in which they work.
+func (s *Session) begin(w *rank.World) (err error) {
+	c := w.Comm()
+	s.world, s.self = w, c.Rank()
+	among, house, first := rank.Undefined, rank.Undefined, 1+s.self
+	switch own := &s.seats[s.self]; own.Kind {
+	case Direct:
+		among = 0
+	case Daemon:
+		among, house, first = 0, s.self, 0
+	default:
+		house = own.Daemon
 	}
+	if s.among, err = c.Split(s.ctx, among, s.self); err != nil {
+		return err
+	}
+	if s.house, err = c.Split(s.ctx, house, first); err != nil {
+		return err
+	}
+	if s.house == nil {
+		s.mem = s.alloc(s.cfg.Batch * s.stride())
+		return nil
+	}
+	s.rooms = []int{house}
+	for r, seat := range s.seats {
+		if seat.Kind == Offloaded && seat.Daemon == house {
+			s.rooms = append(s.rooms, r)
+		}
+	}
+	return s.furnish()
+}
+
+// stride is from one vector in memory to the next.
+func (s *Session) stride() int { return (s.cfg.Bytes() + 63) &^ 63 }
+
+// alloc is memory that other members reach directly, if there is so much.
+func (s *Session) alloc(n int) []byte {
+	mem, err := rank.Alloc[byte](s.world.Comm(), n)
+	if err != nil {
+		return make([]byte, n) // slower
+	}
+	return mem
+}
+
+// furnish gives a daemon and its clients the memory of the vectors: the daemon's, which they share if
+// they are on one host; else the clients' own, where the daemon gets and puts them.
+func (s *Session) furnish() error {
+	together, err := s.house.SplitType(s.ctx, rank.TypeShared, 0)
 	if err != nil {
 		return err
 	}
-	l, err := o.greet(o.ctx, conn, "")
-	if err != nil {
-		return fmt.Errorf("%s: %w", address, err)
+	clients, each, daemon := s.house.Size()-1, s.cfg.Batch*s.stride(), s.house.Rank() == 0
+	if together.Size() == s.house.Size() && !s.apart {
+		n := 0
+		if daemon {
+			n = clients * each
+		}
+		if s.win, err = rank.WinAllocateShared[byte](s.ctx, s.house, n); err == nil {
+			s.near = true
+			s.mem, err = s.win.Query(0)
+			if !daemon {
+				s.mem = s.mem[(s.house.Rank()-1)*each:][:each]
+			}
+			return err
+		}
+		if s.ctx.Err() != nil {
+			return err
+		}
 	}
-	o.link = l
-	o.log.Infof("connected with %s at %s", l.peer.name(), conn.RemoteAddr())
-	o.all.Go(o.read)
-	late := time.NewTimer(opt.Timeout + grace)
-	defer late.Stop()
-	select {
-	case <-o.begun:
+	if daemon {
+		s.mem = s.alloc(clients * s.stride())
+		if s.win, err = rank.WinCreate[byte](s.ctx, s.house, nil); err == nil {
+			err = s.win.LockAll(s.ctx, 0)
+		}
+		return err
+	}
+	s.mem = s.alloc(each)
+	s.win, err = rank.WinCreate(s.ctx, s.house, s.mem)
+	return err
+}
+
+// Vectors are a client's: those of a batch, in memory of the session.
+func (s *Session) Vectors() [][]byte {
+	all := make([][]byte, s.cfg.Batch)
+	for i := range all {
+		all[i] = s.mem[i*s.stride():][:s.cfg.Bytes()]
+	}
+	return all
+}
+
+// failed ends the group for an error of a call, and gives the reason that counts.
+func (s *Session) failed(err error) error {
+	if err == nil {
 		return nil
-	case <-o.ctx.Done():
-		return context.Cause(o.ctx)
-	case <-late.C:
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return fmt.Errorf("%s has not started within %v (--connect-timeout): %s", l.peer.name(), opt.Timeout, o.status)
 	}
+	if e, ok := errors.AsType[*rank.Error](err); ok && (errors.Is(err, rank.ErrProcFailed) || errors.Is(err, rank.ErrRevoked)) {
+		if s.group != nil {
+			// The connections know more: who has ended, and whether there was a reason.
+			select {
+			case <-s.ctx.Done():
+			case <-time.After(closeMost):
+			}
+		}
+		for _, r := range e.Failed {
+			err = fmt.Errorf("%s is gone: %w", s.seats[r].name(), err)
+		}
+	}
+	s.cancel(err)
+	return context.Cause(s.ctx)
 }
 
-// read takes what the daemon sends.
-func (o *Offload) read() {
-	defer close(o.link.ended)
-	name, bye := o.link.peer.name(), false
-	for {
-		h, n, err := readHead(o.link.in, o.most)
-		if err == nil && bye {
-			err = fmt.Errorf("%w: a frame behind the last", errFrame)
+// maxDigest is the length of a digest of results in a barrier, behind its length.
+const maxDigest = 32
+
+// errDiffer: members have different results.
+var errDiffer = errors.New("the results differ")
+
+// Barrier waits for all members. digest, of at most 32 bytes, is that of a client's results in the last
+// barrier, where all must have the same, else nil.
+func (s *Session) Barrier(digest []byte) error {
+	const block = 1 + maxDigest
+	own, all := make([]byte, block), make([]byte, block*len(s.seats))
+	own[0] = byte(copy(own[1:], digest))
+	err := rank.Allgather(s.ctx, s.world.Comm(), own, all)
+	first := -1
+	for i := range s.seats {
+		switch d := all[i*block:][:block]; {
+		case d[0] == 0:
+		case first < 0:
+			first = i
+		case err == nil && !bytes.Equal(d, all[first*block:][:block]):
+			err = fmt.Errorf("%w: %s has %x, %s has %x", errDiffer, s.seats[first].name(), all[first*block+1:][:all[first*block]], s.seats[i].name(), d[1:1+d[0]])
 		}
-		if err == nil {
-			bye, err = o.handle(&h, n)
-		}
-		switch {
-		case err == nil:
-			continue
-		case errors.Is(err, errFrame):
-			o.cancel(fmt.Errorf("%s broke the rules: %w", name, err))
-		case bye && errors.Is(err, io.EOF) && o.finished():
-		case bye && errors.Is(err, io.EOF):
-			o.cancel(fmt.Errorf("%s has ended before all operations were done", name))
-		default:
-			o.cancel(fmt.Errorf("%s is gone: its connection has ended (%w)", name, plain(err)))
-		}
-		return
 	}
+	return s.failed(err)
 }
 
-// handle takes one frame; its payload, of n bytes, is still to be read.
-func (o *Offload) handle(h *header, n int) (bye bool, err error) {
-	switch {
-	case h.Kind == kindBye:
-		if h.Text != "" {
-			o.cancel(fmt.Errorf("%s has ended: %s", o.link.peer.name(), h.Text))
-		}
-		return true, nil
-	case h.Kind == kindStatus:
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.status = h.Text
-		if h.Text != "" {
-			o.log.Infof("waiting: %s", strings.ReplaceAll(h.Text, "this daemon", o.link.peer.name()))
-		}
-		return false, nil
-	case h.Kind == kindStart && h.Start != nil && o.start.Members == nil && len(h.Start.Members) > 0 && h.Start.Contributions <= maxContributions:
-		o.start = *h.Start
-		close(o.begun)
-		return false, nil
-	case h.Kind == kindResult:
-		return false, o.result(h.Op, n)
-	}
-	return false, fmt.Errorf("%w: kind %d of a daemon", errFrame, h.Kind)
-}
+// The messages between a client and its daemon, which are empty.
+const (
+	tagSubmit = iota // the vectors of a batch are in place
+	tagDone          // and now the results are
+)
 
-// result takes the result of an operation that is under way.
-func (o *Offload) result(op uint64, n int) error {
-	o.mu.Lock()
-	i := int(op - o.base)
-	if op < o.base || i >= o.sent || o.batch[i] == nil || len(o.batch[i]) != n {
-		o.mu.Unlock()
-		if o.ctx.Err() != nil {
-			return o.link.discard(n)
+// Batch submits the vectors, one operation for each, calls meanwhile, and waits until each vector is
+// its operation's result. meanwhile may be nil. A client that is not offloaded runs the algorithm when it has computed.
+func (s *Session) Batch(meanwhile func()) error {
+	if s.house != nil {
+		if err := rank.Send[byte](s.ctx, s.house, nil, 0, tagSubmit); err != nil {
+			return s.failed(err)
 		}
-		return fmt.Errorf("%w: a result of %d bytes for operation %d", errFrame, n, op)
 	}
-	to := o.batch[i]
-	o.batch[i] = nil // no second one
-	o.mu.Unlock()
-	// The vector was sent, and Batch waits: nobody else has it.
-	if _, err := io.ReadFull(o.link.in, to); err != nil {
-		return unexpected(err)
+	if meanwhile != nil {
+		meanwhile()
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.left--; o.left == 0 {
-		close(o.done)
+	if s.house != nil {
+		s.op += s.cfg.Batch
+		return s.failed(s.hear(0, tagDone))
+	}
+	for i := range s.cfg.Batch {
+		if err := s.allreduce(s.mem[i*s.stride():][:s.cfg.Bytes()]); err != nil {
+			return s.failed(err)
+		}
 	}
 	return nil
 }
 
-// submit begins operations with a vector each, and sends the vectors on a goroutine.
-func (o *Offload) submit(vectors [][]byte) (done chan struct{}) {
-	o.mu.Lock()
-	o.base, o.batch, o.sent, o.left = o.op, append(o.batch[:0], vectors...), 0, len(vectors)
-	o.done = make(chan struct{})
-	done = o.done
-	o.mu.Unlock()
-	first := o.op
-	o.op += uint64(len(vectors))
-	o.all.Go(func() {
-		for i, v := range vectors {
-			o.mu.Lock()
-			// From here on the result may come: the daemon has it only when it has all
-			// of the vector, which is then written.
-			o.sent = i + 1
-			o.mu.Unlock()
-			if err := o.link.send(header{Kind: kindVector, Op: first + uint64(i)}, v); err != nil {
-				select { // the reader knows more
-				case <-o.link.ended:
-				case <-o.ctx.Done():
-				}
-				o.cancel(fmt.Errorf("%s is gone: %w", o.link.peer.name(), plain(err)))
-				return
-			}
-		}
-	})
-	return done
-}
-
-func (o *Offload) wait(done chan struct{}) error {
-	_, _, err := await(o.ctx, done, func(d time.Duration) {
-		o.log.Infof("waiting: %s has not sent all results up to operation %d for %v", o.link.peer.name(), o.op-1, d.Round(time.Second))
-	})
+// hear waits for a message of a rank of the house.
+func (s *Session) hear(from, tag int) error {
+	s.awaits = s.rooms[from]
+	_, err := rank.Recv[byte](s.ctx, s.house, nil, from, tag)
+	s.awaits = -1
 	return err
 }
 
-// finished tells whether all results of the run are here.
-func (o *Offload) finished() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.left == 0 && o.base == o.last
+// allreduce combines the vectors of all participants in place.
+func (s *Session) allreduce(v []byte) error {
+	s.op++
+	return s.among.Allreduce(s.ctx, rank.InPlace, rank.Typed(v, s.cfg.Size, s.cfg.element().typ), s.cfg.operation().op)
 }
 
-// Batch implements Session: the daemon works while this client computes.
-func (o *Offload) Batch(vectors [][]byte, meanwhile func()) error {
-	done := o.submit(vectors)
-	if meanwhile != nil {
-		meanwhile()
-	}
-	return o.wait(done)
-}
-
-// Barrier implements Session.
-func (o *Offload) Barrier(digest []byte) error {
-	o.mu.Lock()
-	o.base, o.batch, o.sent, o.left = o.op, append(o.batch[:0], []byte{}), 1, 1
-	o.done = make(chan struct{})
-	done := o.done
-	o.mu.Unlock()
-	op := o.op
-	o.op++
-	if err := o.link.send(header{Kind: kindVector, Op: op}, digest); err != nil && !errors.Is(err, net.ErrClosed) {
-		select {
-		case <-o.link.ended:
-		case <-o.ctx.Done():
+// Serve is a daemon's work: all operations, for its clients. It returns how many there were.
+func (s *Session) Serve() (operations int, err error) {
+	for _, batches := range []int{NetworkBatches, s.cfg.Batches} {
+		if err := s.Barrier(nil); err != nil {
+			return s.op, err
 		}
-		o.cancel(fmt.Errorf("%s is gone: %w", o.link.peer.name(), plain(err)))
+		for range batches {
+			if err := s.serve(); err != nil {
+				return s.op, s.failed(err)
+			}
+		}
 	}
-	return o.wait(done)
+	if !s.near {
+		err = s.win.UnlockAll(s.ctx)
+	}
+	return s.op, errors.Join(s.failed(err), s.Barrier(nil))
 }
 
-// Context implements Session.
-func (o *Offload) Context() context.Context { return o.ctx }
-
-// Members implements Session.
-func (o *Offload) Members() int { return len(o.start.Members) }
-
-// Contributions implements Session.
-func (o *Offload) Contributions() int { return o.start.Contributions }
-
-// Algorithm implements Session.
-func (o *Offload) Algorithm() string { return o.start.Algorithm }
-
-// Fail implements Session.
-func (o *Offload) Fail(err error) { o.cancel(err) }
-
-// Close implements Session.
-func (o *Offload) Close() error {
-	o.cancel(errDone)
-	cause := context.Cause(o.ctx)
-	reason := ""
-	switch {
-	case errors.Is(cause, errDone):
-		cause = nil
-	case errors.Is(cause, context.Canceled):
-		reason = "it was interrupted"
-	default:
-		reason = cause.Error()
+// serve does a batch.
+func (s *Session) serve() error {
+	clients := s.house.Size() - 1
+	for c := 1; c <= clients; c++ {
+		if err := s.hear(c, tagSubmit); err != nil {
+			return err
+		}
 	}
-	if o.link != nil {
-		o.link.part(reason)
+	vectors, r := make([][]byte, clients), s.cfg.Reduction()
+	for op := range s.cfg.Batch {
+		if err := s.take(vectors, op); err != nil {
+			return err
+		}
+		sum := vectors[0]
+		for _, v := range vectors[1:] {
+			r.Func(sum, sum, v)
+		}
+		if err := s.allreduce(sum); err != nil {
+			return err
+		}
+		if err := s.give(vectors, op); err != nil {
+			return err
+		}
 	}
-	o.all.Wait()
-	return cause
+	for c := 1; c <= clients; c++ {
+		if err := rank.Send[byte](s.ctx, s.house, nil, c, tagDone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take has the clients' vectors of an operation in the daemon's memory.
+func (s *Session) take(vectors [][]byte, op int) error {
+	for c := range vectors {
+		if s.near {
+			vectors[c] = s.mem[(c*s.cfg.Batch+op)*s.stride():][:s.cfg.Bytes()]
+			continue
+		}
+		vectors[c] = s.mem[c*s.stride():][:s.cfg.Bytes()]
+		if err := s.win.Get(vectors[c], 1+c, op*s.stride()); err != nil {
+			return err
+		}
+	}
+	if s.near {
+		return nil
+	}
+	return s.win.FlushAll(s.ctx)
+}
+
+// give gives each client the result, which is the first one's vector.
+func (s *Session) give(vectors [][]byte, op int) error {
+	for c, v := range vectors {
+		if s.near {
+			if c > 0 {
+				copy(v, vectors[0])
+			}
+		} else if err := s.win.Put(vectors[0], 1+c, op*s.stride()); err != nil {
+			return err
+		}
+	}
+	if s.near {
+		return nil
+	}
+	return s.win.FlushAll(s.ctx)
+}
+
+// Context ends when the group fails.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Members is the number of participants.
+func (s *Session) Members() int { return s.count(Kind.participant) }
+
+// Contributions is that of the vectors that an operation combines.
+func (s *Session) Contributions() int { return s.count(func(k Kind) bool { return k != Daemon }) }
+
+func (s *Session) count(is func(Kind) bool) (n int) {
+	for _, seat := range s.seats {
+		if is(seat.Kind) {
+			n++
+		}
+	}
+	return n
+}
+
+// Algorithm is the one that was chosen.
+func (s *Session) Algorithm() string { return s.cfg.choose(s.Members()) }
+
+// Fail ends the group for a reason of this member's own, which Close tells the others.
+func (s *Session) Fail(err error) { s.cancel(err) }
+
+// Close ends this member's part, and returns why the group has failed, if it has.
+func (s *Session) Close() error {
+	err := context.Cause(s.ctx)
+	if left := s.world.Finalize(s.ctx); err == nil {
+		err = s.failed(left)
+	}
+	s.cancel(errDone)
+	if s.group == nil {
+		return err
+	}
+	if err != nil {
+		s.group.fail(err)
+	}
+	return s.group.close()
 }

@@ -70,8 +70,8 @@ func TestOtherUsersAreRefused(t *testing.T) {
 		}
 		return fd, unix.Connect(fd, address)
 	})
-	stranger := &endpoint{hello: all[1].hello("stranger"), log: quiet(), sdk: quiet()}
-	if _, err := stranger.greet(ctx, conn, ""); !errors.Is(err, ErrRefused) {
+	stranger := &endpoint{hello: helloOf(all[1], "stranger"), log: quiet(), sdk: quiet()}
+	if _, err := stranger.greet(ctx, conn); !errors.Is(err, errRefused) {
 		t.Errorf("the daemon answered another user: %v", err)
 	}
 	cancel()
@@ -81,12 +81,12 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	// One that listens where a daemon should.
 	l := listen(t)
 	defer l.Close()
-	member := &endpoint{hello: all[1].hello("member"), log: quiet(), sdk: quiet()}
+	member := &endpoint{hello: helloOf(all[1], "member"), log: quiet(), sdk: quiet()}
 	greeted := make(chan error, 1)
 	go func() {
 		conn, err := net.Dial("tcp", l.Addr().String())
 		if err == nil {
-			_, err = member.greet(testenv.Deadline(t, time.Minute), conn, "")
+			_, err = member.greet(testenv.Deadline(t, time.Minute), conn)
 		}
 		greeted <- err
 	}()
@@ -103,9 +103,13 @@ func TestOtherUsersAreRefused(t *testing.T) {
 		return fd, err
 	})
 	defer conn.Close()
-	daemon := all[0].hello("nobody's")
-	if err := writeFrame(conn, &header{Kind: kindHello, Hello: &daemon}, nil); err != nil {
+	daemon := helloOf(all[0], "nobody's")
+	if err := writeFrame(conn, &frame{Kind: kindHello, Hello: &daemon}); err != nil {
 		t.Fatal(err)
 	}
 	says(t, <-greeted, "refused", "belongs to user 65534")
+}
+
+func helloOf(o Options, label string) hello {
+	return hello{Magic: magic, Version: protocolVersion, Kind: o.Kind, ID: newID(), Label: label, Config: o.Config}
 }
