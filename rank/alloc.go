@@ -55,7 +55,7 @@ func (w *World) alloc(n, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.regions.add(mr)
+	w.regions.add(mr, false)
 	return mr.Bytes()[:n*size], nil
 }
 
@@ -67,14 +67,14 @@ func (w *World) free(mem []byte) error {
 		return err
 	}
 	defer w.leave()
-	mr := w.regions.remove(address(mem))
+	mr := w.regions.remove(address(mem), false)
 	if mr == nil {
 		return badArgument("the slice is not memory of Alloc, or was already freed")
 	}
 	return mr.Close()
 }
 
-// regions are the memory regions of Alloc, sorted by address, so that an
+// regions are the memory regions of Alloc and those that windows have allocated, sorted by address, so that an
 // operand that lies in one is recognised.
 type regions struct {
 	list []region
@@ -85,6 +85,7 @@ type regions struct {
 type region struct {
 	addr, end uint64
 	mr        rdma.MR
+	window    bool // a window's, which closes it
 }
 
 // find gives the region that holds all of b, nil when none does. It neither
@@ -125,19 +126,19 @@ func (r *regions) search(addr uint64) int {
 	return lo - 1
 }
 
-func (r *regions) add(mr rdma.MR) {
+func (r *regions) add(mr rdma.MR, window bool) {
 	at := r.search(mr.Addr()) + 1
 	r.list = append(r.list, region{})
 	copy(r.list[at+1:], r.list[at:])
-	r.list[at] = region{addr: mr.Addr(), end: mr.Addr() + mr.Len(), mr: mr}
+	r.list[at] = region{addr: mr.Addr(), end: mr.Addr() + mr.Len(), mr: mr, window: window}
 	r.recent = [2]int{}
 }
 
 // remove takes the region that begins at addr out and gives it, nil when there
-// is none.
-func (r *regions) remove(addr uint64) rdma.MR {
+// is none of that kind.
+func (r *regions) remove(addr uint64, window bool) rdma.MR {
 	i := r.search(addr)
-	if i < 0 || r.list[i].addr != addr {
+	if i < 0 || r.list[i].addr != addr || r.list[i].window != window {
 		return nil
 	}
 	mr := r.list[i].mr

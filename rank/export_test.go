@@ -14,6 +14,9 @@ func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algor
 	return k.run(ctx)
 }
 
+// Registered tells whether a slice is known to lie in registered memory. It does not look at the memory.
+func Registered[T Element](c *Comm, s []T) bool { return c.world.regions.find(bytesOf(s)) != nil }
+
 // TellsWaits is a configuration with Waiting, which is called after a shorter time.
 func TellsWaits(after time.Duration, f func(Wait)) Config { return Config{Waiting: f, longWait: after} }
 

@@ -158,6 +158,9 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 		w.comm, w.locks = d, make([]LockType, d.size)
 		w.epochs.targets = make([]bool, d.size)
 		world.windows = append(world.windows, w)
+		if mr := w.in.Allocated(); mr != nil {
+			world.regions.add(mr, true) // for messages and collectives, as memory of Alloc
+		}
 	}
 	world.leave()
 	if err != nil {
@@ -192,7 +195,7 @@ func (w *World) oneSided() *rma.Engine {
 func (w *World) closeWindows() error {
 	var errs []error
 	for _, o := range w.windows {
-		errs = append(errs, o.in.Close())
+		errs = append(errs, o.closeIn())
 	}
 	w.windows = nil
 	if w.rma != nil {
@@ -218,10 +221,9 @@ func (w *window) Free(ctx context.Context) error {
 	}
 	err = w.in.FlushAll(ctx)
 	met := w.comm.team.Barrier(ctx)
-	if closing := w.in.Close(); err == nil {
+	if closing := w.closeIn(); err == nil {
 		err = closing
 	}
-	w.in = nil
 	world.windows = slices.DeleteFunc(world.windows, func(o *window) bool { return o == w })
 	world.leave()
 	if met != nil {
@@ -235,6 +237,16 @@ func (w *window) Free(ctx context.Context) error {
 		return err
 	}
 	return w.comm.Free(ctx)
+}
+
+// closeIn gives the window's memory back.
+func (w *window) closeIn() error {
+	if mr := w.in.Allocated(); mr != nil {
+		w.comm.world.regions.remove(mr.Addr(), true)
+	}
+	in := w.in
+	w.in = nil
+	return in.Close()
 }
 
 // enter begins a call on the window.

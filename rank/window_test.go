@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
@@ -393,4 +395,36 @@ func TestWindowManyOrigins(t *testing.T) {
 		}
 		return w.Free(ctx)
 	})
+}
+
+// Messages and collectives take the memory of a window for registered, until the window is freed, which alone gives it back.
+func TestWindowMemoryIsRegistered(t *testing.T) {
+	testenv.NoLeaks(t)
+	err := rank.RunConfig{}.Run(testenv.Deadline(t, time.Minute), 2, func(ctx context.Context, c *rank.Comm) error {
+		for range 3 {
+			win, err := rank.WinAllocate[int](ctx, c, 1000)
+			if err != nil {
+				return err
+			}
+			base := win.Base()
+			base[999] = c.Rank() + 1
+			if err := rank.Allreduce(ctx, c, nil, base, rank.Sum); err != nil || base[999] != 3 || !rank.Registered(c, base[:10]) {
+				return fmt.Errorf("the sum is %d, want 3; registered: %v; %w", base[999], rank.Registered(c, base[:10]), err)
+			}
+			if err := rank.Free(c, base); err == nil || !strings.Contains(err.Error(), "not memory of Alloc") {
+				return fmt.Errorf("Free of a window's memory: %w", err)
+			}
+			if err := win.Free(ctx); err != nil {
+				return err
+			}
+			if rank.Registered(c, base[:10]) {
+				return errors.New("the memory of a freed window is taken for registered")
+			}
+		}
+		_, err := rank.WinAllocate[int](ctx, c, 10) // Finalize frees it
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

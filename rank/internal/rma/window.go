@@ -440,6 +440,14 @@ func (w *Window) Unit(member int) uint64 { return w.remotes[member].unit }
 // Mapped is a member's memory where it can be loaded and stored, else nil.
 func (w *Window) Mapped(member int) []byte { return w.remotes[member].mem }
 
+// Allocated is the memory that the window has allocated here; nil: none, or the program's.
+func (w *Window) Allocated() rdma.MR {
+	if w.kind == Create {
+		return nil
+	}
+	return w.memory
+}
+
 // Close gives the member's part back. No member uses the window any more.
 func (w *Window) Close() error {
 	var errs []error
