@@ -40,8 +40,8 @@ type Session struct {
 	rooms []int      // their ranks in the world
 	win   *rank.Win[byte]
 	apart bool   // Options.apart
-	near  bool   // the clients' vectors are in the daemon's memory, which they share
-	mem   []byte // a client's vectors; a daemon's of all its clients, or if they are not near one for each
+	near  bool   // all vectors are in mem: a daemon's clients share it
+	mem   []byte // a client's vectors; a daemon's of all its clients, or if they are not near two for each
 
 	op     int // the operation under way
 	awaits int // whose message is waited for; -1: none
@@ -113,8 +113,8 @@ func (s *Session) begin(w *rank.World) (err error) {
 		return err
 	}
 	if s.house == nil {
-		s.mem = s.alloc(s.cfg.Batch * s.stride())
-		return nil
+		s.near, s.mem = true, s.alloc(s.cfg.Batch*s.stride())
+		return s.warm()
 	}
 	s.rooms = []int{house}
 	for r, seat := range s.seats {
@@ -122,7 +122,23 @@ func (s *Session) begin(w *rank.World) (err error) {
 			s.rooms = append(s.rooms, r)
 		}
 	}
-	return s.furnish()
+	if err := s.furnish(); err != nil || s.among == nil {
+		return err
+	}
+	return s.warm()
+}
+
+// warm has a participant use its memory once: the first use costs page faults, in each member that maps it, and
+// connections, and is not what is measured.
+func (s *Session) warm() error {
+	clear(s.mem)
+	for op := range s.cfg.Batch {
+		if err := s.allreduce(s.vector(0, op)); err != nil {
+			return err
+		}
+	}
+	s.op = 0
+	return nil
 }
 
 // stride is from one vector in memory to the next.
@@ -163,7 +179,7 @@ func (s *Session) furnish() error {
 		}
 	}
 	if daemon {
-		s.mem = s.alloc(clients * s.stride())
+		s.mem = s.alloc(2 * clients * s.stride())
 		if s.win, err = rank.WinCreate[byte](s.ctx, s.house, nil); err == nil {
 			err = s.win.LockAll(s.ctx, 0)
 		}
@@ -252,7 +268,7 @@ func (s *Session) Batch(meanwhile func()) error {
 		return s.failed(s.hear(0, tagDone))
 	}
 	for i := range s.cfg.Batch {
-		if err := s.allreduce(s.mem[i*s.stride():][:s.cfg.Bytes()]); err != nil {
+		if err := s.allreduce(s.vector(0, i)); err != nil {
 			return s.failed(err)
 		}
 	}
@@ -299,21 +315,29 @@ func (s *Session) serve() error {
 			return err
 		}
 	}
-	vectors, r := make([][]byte, clients), s.cfg.Reduction()
-	for op := range s.cfg.Batch {
-		if err := s.take(vectors, op); err != nil {
-			return err
+	r := s.cfg.Reduction()
+	err := s.fetch(0)
+	for op := 0; op < s.cfg.Batch && err == nil; op++ {
+		// While vectors are combined those of the next operation come, and the last results go.
+		if err = s.settle(); err == nil {
+			err = s.fetch(op + 1)
 		}
-		sum := vectors[0]
-		for _, v := range vectors[1:] {
-			r.Func(sum, sum, v)
+		sum := s.vector(0, op)
+		for c := 1; c < clients; c++ {
+			r.Func(sum, sum, s.vector(c, op))
 		}
-		if err := s.allreduce(sum); err != nil {
-			return err
+		if err == nil {
+			err = s.allreduce(sum)
 		}
-		if err := s.give(vectors, op); err != nil {
-			return err
+		if err == nil {
+			err = s.give(op)
 		}
+	}
+	if err == nil {
+		err = s.settle()
+	}
+	if err != nil {
+		return err
 	}
 	for c := 1; c <= clients; c++ {
 		if err := rank.Send[byte](s.ctx, s.house, nil, c, tagDone); err != nil {
@@ -323,35 +347,44 @@ func (s *Session) serve() error {
 	return nil
 }
 
-// take has the clients' vectors of an operation in the daemon's memory.
-func (s *Session) take(vectors [][]byte, op int) error {
-	for c := range vectors {
-		if s.near {
-			vectors[c] = s.mem[(c*s.cfg.Batch+op)*s.stride():][:s.cfg.Bytes()]
-			continue
-		}
-		vectors[c] = s.mem[c*s.stride():][:s.cfg.Bytes()]
-		if err := s.win.Get(vectors[c], 1+c, op*s.stride()); err != nil {
-			return err
-		}
-	}
+// vector is where a participant has a client's vector of an operation; a far one's until the operation after the next.
+func (s *Session) vector(client, op int) []byte {
+	at := 2*client + op%2
 	if s.near {
-		return nil
+		at = client*s.cfg.Batch + op
 	}
-	return s.win.FlushAll(s.ctx)
+	return s.mem[at*s.stride():][:s.cfg.Bytes()]
 }
 
-// give gives each client the result, which is the first one's vector.
-func (s *Session) give(vectors [][]byte, op int) error {
-	for c, v := range vectors {
-		if s.near {
-			if c > 0 {
-				copy(v, vectors[0])
-			}
-		} else if err := s.win.Put(vectors[0], 1+c, op*s.stride()); err != nil {
+// fetch starts to get the clients' vectors of an operation.
+func (s *Session) fetch(op int) error {
+	if s.near || op == s.cfg.Batch {
+		return nil
+	}
+	for c := range s.house.Size() - 1 {
+		if err := s.win.Get(s.vector(c, op), 1+c, op*s.stride()); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// give starts to give each client the result, which is the first one's vector.
+func (s *Session) give(op int) error {
+	for c := range s.house.Size() - 1 {
+		if s.near {
+			if c > 0 {
+				copy(s.vector(c, op), s.vector(0, op))
+			}
+		} else if err := s.win.Put(s.vector(0, op), 1+c, op*s.stride()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits until what was started is done.
+func (s *Session) settle() error {
 	if s.near {
 		return nil
 	}
