@@ -186,7 +186,7 @@ func holds(pid int, names map[string]int) (ranks []int) {
 	for _, fd := range fds {
 		name, err := os.Readlink(dir + "/" + fd.Name())
 		local, is := names[name]
-		if err != nil || !is || slices.Contains(ranks, local) {
+		if err != nil || !is || slices.Contains(ranks, local) || elsewhere(name, dir+"/"+fd.Name()) {
 			continue
 		}
 		if info, err := os.Lstat(dir + "/" + fd.Name()); err == nil && info.Mode()&0o200 != 0 { // as the descriptor was opened
@@ -194,6 +194,17 @@ func holds(pid int, names map[string]int) (ranks []int) {
 		}
 	}
 	return ranks
+}
+
+// elsewhere says whether an open terminal is another one than that of the same name here: containers have
+// terminals of their own.
+func elsewhere(name, open string) bool {
+	if !strings.HasPrefix(name, "/dev/pts/") {
+		return false
+	}
+	here, err := os.Stat(name)
+	there, err2 := os.Stat(open)
+	return err == nil && err2 == nil && !os.SameFile(here, there)
 }
 
 // programName is what the kernel calls a process's program.

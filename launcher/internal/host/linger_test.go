@@ -155,3 +155,15 @@ func TestHoldersOfSeveralRanks(t *testing.T) {
 		t.Errorf("got rank %d, %q", got.Rank, got.Text)
 	}
 }
+
+// A container's terminal of the same number is another one.
+func TestTerminalsOfOthersAreTheirs(t *testing.T) {
+	for _, c := range []struct {
+		name, open string
+		want       bool
+	}{{"/dev/pts/ptmx", "/dev/null", true}, {"/dev/pts/ptmx", "/dev/pts/ptmx", false}, {"pipe:[1]", "/dev/null", false}} {
+		if got := elsewhere(c.name, c.open); got != c.want {
+			t.Errorf("%s and an open %s: %t, want %t", c.name, c.open, got, c.want)
+		}
+	}
+}
