@@ -102,7 +102,7 @@ var inner = map[string]string{
 	"rank/internal/agree":        "rank/internal/group",
 	"rank/internal/datatype":     "",
 	"rank/internal/group":        "",
-	"rank/internal/meeting":      "",
+	"rank/internal/meeting":      "rank/internal/peers/wireup",
 	"rank/internal/match":        "",
 	"rank/internal/p2p":          "rank/internal/match rank/internal/peers rank/internal/peers/dc",
 	"rank/internal/peers":        "rank/internal/peers/dc rank/internal/peers/mail rank/internal/peers/wireup",

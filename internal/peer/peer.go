@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -62,6 +63,22 @@ func (k *Kernel) knows(server netip.AddrPort) bool {
 		k.answers.Store(true)
 	}
 	return k.answers.Load()
+}
+
+// Other tells which user owns the other end of a TCP connection, -1 if that is on another machine.
+func (k *Kernel) Other(conn net.Conn) (uid int, err error) {
+	here, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil {
+		return -1, err
+	}
+	there, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return -1, err
+	}
+	if a := there.Addr().Unmap(); a != here.Addr().Unmap() && !a.IsLoopback() {
+		return -1, nil
+	}
+	return k.Owner(there, here)
 }
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -138,6 +138,9 @@ func (w *wire) receive(kind byte, most int) ([]byte, error) {
 	return nil, errStranger
 }
 
+// refuse tells the other end why it is not let in, or why this one gives up.
+func (w *wire) refuse(err error) { _ = w.write(append([]byte{frameError}, err.Error()...)) }
+
 // limit bounds what the wire waits for from now on; 0: nothing does.
 func (w *wire) limit(d time.Duration) {
 	var at time.Time

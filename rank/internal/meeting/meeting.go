@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/pack"
 	"github.com/gorun-mpi/gorun/internal/peer"
+	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
 )
 
 // Config says who meets. All members have the same addresses and the same key.
@@ -77,85 +77,41 @@ func (m *Meeting) name(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
+// An arrival is one that has said who it is, or that was not let in.
+type arrival struct {
+	rank int
+	w    *wire
+	from net.Addr
+	err  error
+}
+
 // host is rank 0's part: it takes those that come until all are here.
 func (m *Meeting) host(ctx context.Context) error {
-	type arrival struct {
-		rank int
-		w    *wire
-	}
-	n := len(m.cfg.Addresses)
-	arrivals := make(chan arrival, n)
 	within, cancel := context.WithCancel(ctx)
-	notes := make(chan string, atOnce)
-	var mu sync.Mutex
-	taken := map[int]string{} // where a rank has come from
-	// admit has one that has come say who it is, and refuses it or takes it.
-	admit := func(conn net.Conn) error {
-		w, rank, err := m.welcome(within, conn)
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		from, again := taken[rank]
-		if !again {
-			taken[rank] = conn.RemoteAddr().String()
-		}
-		mu.Unlock()
-		if again {
-			err := fmt.Errorf("rank %d is here already, from %s: each process needs a rank of its own", rank, from)
-			_ = w.write(append([]byte{frameError}, err.Error()...))
-			return err
-		}
-		arrivals <- arrival{rank, w} // has room for all
-		return nil
-	}
+	arrivals := make(chan arrival)
 	var all sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	all.Go(func() {
-		for {
-			conn, err := m.cfg.Listener.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil { // no descriptor for another one, or one that left at once
-				select {
-				case <-time.After(10 * time.Millisecond):
-					continue
-				case <-within.Done():
-					return
-				}
-			}
-			slots <- struct{}{}
-			all.Go(func() {
-				defer func() { <-slots }()
-				if err := admit(conn); err != nil {
-					conn.Close()
-					select {
-					case notes <- fmt.Sprintf("a connection from %s was not let in: %v", conn.RemoteAddr(), err):
-					default: // a flood, of which enough is told
-					}
-				}
-			})
-		}
-	})
+	all.Go(func() { m.accept(within, arrivals, &all) })
 	defer func() {
 		cancel()
 		m.cfg.Listener.Close()
 		all.Wait()
-		close(arrivals)
-		for a := range arrivals { // those that came too late, for who is missing
-			m.wires[a.rank] = a.w
-		}
 	}()
 	late := time.NewTimer(m.cfg.Timeout)
 	defer late.Stop()
+	n := len(m.cfg.Addresses)
 	for here := 1; here < n; {
 		select {
 		case a := <-arrivals:
+			if a.err == nil && m.wires[a.rank] != nil {
+				a.err = fmt.Errorf("rank %d is here already, from %s: each process needs a rank of its own", a.rank, m.wires[a.rank].conn.RemoteAddr())
+				a.w.refuse(a.err)
+			}
+			if a.err != nil {
+				m.cfg.Log(fmt.Sprintf("a connection from %s was not let in: %v", a.from, a.err))
+				continue
+			}
 			m.wires[a.rank] = a.w
 			here++
-		case line := <-notes:
-			m.cfg.Log(line)
 		case <-late.C:
 			var missing []string
 			for r := 1; r < n; r++ {
@@ -168,7 +124,41 @@ func (m *Meeting) host(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	return m.each(func(rank int, w *wire) error { return w.write([]byte{frameGo}) })
+	return m.each(func(_ int, w *wire) error { return w.write([]byte{frameGo}) })
+}
+
+// accept lets members in until ctx ends, each on a goroutine of its own: a stranger may say nothing.
+func (m *Meeting) accept(ctx context.Context, arrivals chan<- arrival, all *sync.WaitGroup) {
+	slots := make(chan struct{}, atOnce)
+	for ctx.Err() == nil {
+		conn, err := m.cfg.Listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) { // no descriptor for another one, or one that left at once
+				time.Sleep(time.Millisecond)
+			}
+			continue
+		}
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			a := arrival{from: conn.RemoteAddr()}
+			a.w, a.rank, a.err = m.welcome(ctx, conn)
+			if a.err != nil {
+				conn.Close()
+			}
+			select {
+			case arrivals <- a:
+			case <-ctx.Done():
+				conn.Close()
+			}
+		})
+	}
+}
+
+// A hello is what one that has come says.
+type hello struct {
+	Rank      int      `msgpack:"rank"`
+	Addresses []string `msgpack:"addresses"`
 }
 
 // welcome hears who has come. The wire has no deadline afterwards.
@@ -178,51 +168,32 @@ func (m *Meeting) welcome(ctx context.Context, conn net.Conn) (w *wire, rank int
 	if w, err = begin(conn, m.cfg.Key, false); err != nil {
 		return nil, 0, err
 	}
-	refuse := func(err error) (*wire, int, error) {
-		_ = w.write(append([]byte{frameError}, err.Error()...))
+	b, err := w.receive(frameHello, helloMost) // one with another key learns so from the sum of the answer
+	var h hello
+	if err == nil {
+		err = pack.Unmarshal(b, &h)
+	}
+	if err == nil {
+		err = m.judge(&h, conn)
+	}
+	if err != nil {
+		w.refuse(err)
 		return nil, 0, err
 	}
-	b, err := w.receive(frameHello, helloMost)
-	if err != nil {
-		return refuse(err) // one with another key learns so from the sum
-	}
-	if err := m.whose(conn); err != nil {
-		return refuse(err)
-	}
-	rank, list, err := parseHello(b)
-	switch {
-	case err != nil:
-		return refuse(err)
-	case len(list) == 0 || !slices.Equal(list[1:], m.cfg.Addresses[1:]): // the first may have several names, and was found
-		return refuse(fmt.Errorf("the lists of addresses differ: rank %d has %d (%s), rank 0 has %d (%s)", rank, len(list), strings.Join(list, ","), len(m.cfg.Addresses), strings.Join(m.cfg.Addresses, ",")))
-	case rank < 1 || rank >= len(list):
-		return refuse(fmt.Errorf("found rank %d, expected 1 to %d, for there are %d addresses, and rank 0 is here", rank, len(list)-1, len(list)))
-	}
 	alive(conn)
-	return w, rank, conn.SetDeadline(time.Time{})
+	return w, h.Rank, conn.SetDeadline(time.Time{})
 }
 
-func (m *Meeting) hello() []byte {
-	w := pack.NewWriter(256)
-	w.Array(2)
-	w.Uint(uint64(m.cfg.Rank))
-	w.Array(len(m.cfg.Addresses))
-	for _, a := range m.cfg.Addresses {
-		w.String(a)
+// judge tells why one that has come is none of the others.
+func (m *Meeting) judge(h *hello, conn net.Conn) error {
+	own := m.cfg.Addresses
+	switch n := len(h.Addresses); {
+	case n != len(own) || !slices.Equal(h.Addresses[1:], own[1:]): // the first may have several names, and was found
+		return fmt.Errorf("the lists of addresses differ: rank %d has %d (%s), rank 0 has %d (%s)", h.Rank, n, strings.Join(h.Addresses, ","), len(own), strings.Join(own, ","))
+	case h.Rank < 1 || h.Rank >= n:
+		return fmt.Errorf("found rank %d, expected 1 to %d, for there are %d addresses, and rank 0 is here", h.Rank, n-1, n)
 	}
-	return append([]byte{frameHello}, w.Bytes()...)
-}
-
-func parseHello(b []byte) (rank int, list []string, err error) {
-	r := pack.NewReader(b)
-	if r.Array() != 2 {
-		r.Fail()
-	}
-	rank = int(r.Below(1 << 31))
-	for range r.Array() {
-		list = append(list, r.String())
-	}
-	return rank, list, r.End()
+	return m.whose(conn)
 }
 
 // visit is another rank's part: it calls rank 0 until that has heard it and all are here.
@@ -272,7 +243,11 @@ func (m *Meeting) introduce(conn net.Conn) error {
 		return err
 	}
 	m.wires = []*wire{w}
-	if err := w.write(m.hello()); err != nil {
+	hello, err := pack.Marshal(hello{m.cfg.Rank, m.cfg.Addresses})
+	if err == nil {
+		err = w.write(append([]byte{frameHello}, hello...))
+	}
+	if err != nil {
 		return err
 	}
 	alive(conn)
@@ -290,29 +265,12 @@ func alive(conn net.Conn) {
 
 // whose refuses processes of other users on this host, where there is no key that tells.
 func (m *Meeting) whose(conn net.Conn) error {
-	if m.cfg.Key != nil {
-		return nil
-	}
-	here, err := netip.ParseAddrPort(conn.LocalAddr().String())
-	if err != nil {
-		return err
-	}
-	there, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil {
-		return err
-	}
-	if there.Addr().Unmap() != here.Addr().Unmap() && !there.Addr().Unmap().IsLoopback() {
-		return nil
-	}
 	var kernel peer.Kernel
-	uid, err := kernel.Owner(there, here)
-	if err != nil {
-		return nil // a sandbox whose kernel does not tell
+	uid, err := kernel.Other(conn)
+	if m.cfg.Key != nil || err != nil || uid < 0 || uid == os.Geteuid() {
+		return nil // err: of a sandbox whose kernel does not tell
 	}
-	if uid != os.Geteuid() {
-		return fmt.Errorf("the process at %s belongs to user %d, and this one to %d: give all members the same key", there, uid, os.Geteuid())
-	}
-	return nil
+	return fmt.Errorf("the process at %s belongs to user %d, and this one to %d: give all members the same key", conn.RemoteAddr(), uid, os.Geteuid())
 }
 
 // plain is the reason in an error of package net: the address is known.
@@ -368,7 +326,7 @@ func (m *Meeting) tell(err error) {
 	for _, w := range m.wires {
 		if w != nil {
 			w.limit(time.Second)
-			_ = w.write(append([]byte{frameError}, err.Error()...))
+			w.refuse(err)
 		}
 	}
 }
@@ -402,38 +360,34 @@ func (m *Meeting) AllGather(ctx context.Context, card []byte) ([][]byte, error) 
 
 func (m *Meeting) gather(card []byte) ([][]byte, error) {
 	own := append([]byte{frameCard}, card...)
+	all := make([][]byte, len(m.cfg.Addresses))
 	if m.cfg.Rank == 0 {
-		all := make([][]byte, len(m.wires))
-		all[0] = slices.Clone(card)
-		if err := m.each(func(rank int, w *wire) error {
-			var err error
+		all[0] = own[1:]
+		err := m.each(func(rank int, w *wire) (err error) {
 			all[rank], err = w.receive(frameCard, cardMost)
 			return err
-		}); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
-		out := pack.NewWriter(1024)
-		out.Array(len(all))
-		for _, c := range all {
-			out.Bin(c)
+		packed, err := pack.Marshal(all)
+		if err != nil {
+			return nil, err
 		}
-		cards := append([]byte{frameCard}, out.Bytes()...)
+		cards := append([]byte{frameCard}, packed...)
 		return all, m.each(func(_ int, w *wire) error { return w.write(cards) })
 	}
-	if err := m.wires[0].write(own); err != nil {
-		return nil, fmt.Errorf("%s: %w", m.name(0), gone(err))
+	err := m.wires[0].write(own)
+	if err == nil {
+		own, err = m.wires[0].receive(frameCard, cardsMost)
 	}
-	b, err := m.wires[0].receive(frameCard, cardsMost)
+	if err == nil {
+		if err = pack.Unmarshal(own, &all); err == nil && len(all) != len(m.cfg.Addresses) {
+			err = errStranger
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.name(0), gone(err))
-	}
-	r := pack.NewReader(b)
-	all := make([][]byte, 0, len(m.cfg.Addresses))
-	for range min(r.Array(), len(m.cfg.Addresses)) {
-		all = append(all, r.Bin())
-	}
-	if err := r.End(); err != nil || len(all) != len(m.cfg.Addresses) {
-		return nil, fmt.Errorf("%s: %d cards of %d: %w", m.name(0), len(all), len(m.cfg.Addresses), errors.Join(err, errStranger))
 	}
 	return all, nil
 }
@@ -446,25 +400,7 @@ func (m *Meeting) Barrier(ctx context.Context) error {
 
 // BarrierServing is Barrier for a member that calls serve now and then while it waits.
 func (m *Meeting) BarrierServing(ctx context.Context, serve func() (next time.Duration, err error)) error {
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() { done <- m.Barrier(within) }()
-	timer := time.NewTimer(time.Millisecond)
-	defer timer.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-timer.C:
-			next, err := serve()
-			if err != nil {
-				cancel(err)
-				return <-done
-			}
-			timer.Reset(next)
-		}
-	}
+	return wireup.Serving(ctx, m.Barrier, serve)
 }
 
 // Secret makes a secret of one that a member has told all the others: where there is a key, nobody knows it

@@ -322,19 +322,3 @@ func FuzzWelcome(f *testing.F) {
 		}
 	})
 }
-
-func FuzzHello(f *testing.F) {
-	m := Meeting{cfg: Config{Addresses: []string{"a:1", "b"}, Rank: 1}}
-	f.Add(m.hello()[1:])
-	f.Add([]byte{0x92, 0x01, 0xdd, 0xff, 0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		rank, list, err := parseHello(b)
-		if err != nil {
-			return
-		}
-		again := Meeting{cfg: Config{Addresses: list, Rank: rank}}
-		if r, l, err := parseHello(again.hello()[1:]); err != nil || r != rank || !slices.Equal(l, list) {
-			t.Errorf("rank %d of %q comes back as %d of %q, %v", rank, list, r, l, err)
-		}
-	})
-}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -133,23 +132,17 @@ func (e *endpoint) whose(conn net.Conn) error {
 	if e.key != nil {
 		return nil
 	}
-	here, err := netip.ParseAddrPort(conn.LocalAddr().String())
-	if err != nil {
-		return err
-	}
-	there, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil {
-		return err
-	}
-	if here.Addr().Unmap() != there.Addr().Unmap() && !there.Addr().Unmap().IsLoopback() {
-		e.warn.Do(func() {
-			e.sdk.Warnf("the connection with %s is plain TCP: others can read and change it; give all members the same --key FILE", there.Addr())
-		})
-		return nil
-	}
-	uid, err := e.owner.Owner(there, here)
-	if err != nil {
+	there := conn.RemoteAddr()
+	uid, err := e.owner.Other(conn)
+	switch {
+	case err != nil:
 		e.sdk.Debugf("whose the other end at %s is: %v", there, err)
+		return nil
+	case uid < 0:
+		e.warn.Do(func() {
+			host, _, _ := net.SplitHostPort(there.String())
+			e.sdk.Warnf("the connection with %s is plain TCP: others can read and change it; give all members the same --key FILE", host)
+		})
 		return nil
 	}
 	if uid != os.Geteuid() {

@@ -286,6 +286,9 @@ func (s *Session) hear(from, tag int) error {
 // allreduce combines the vectors of all participants in place.
 func (s *Session) allreduce(v []byte) error {
 	s.op++
+	if s.ctx.Err() != nil { // a call that need not wait does not look
+		return context.Cause(s.ctx)
+	}
 	return s.among.Allreduce(s.ctx, rank.InPlace, rank.Typed(v, s.cfg.Size, s.cfg.element().typ), s.cfg.operation().op)
 }
 

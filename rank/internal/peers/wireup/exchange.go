@@ -30,3 +30,30 @@ func (Alone) Barrier(context.Context) error { return nil }
 
 // BarrierServing returns at once.
 func (Alone) BarrierServing(context.Context, func() (time.Duration, error)) error { return nil }
+
+// serveFirst is when a barrier serves first.
+const serveFirst = time.Millisecond
+
+// Serving makes a BarrierServing of a barrier.
+func Serving(ctx context.Context, barrier func(context.Context) error, serve func() (next time.Duration, err error)) error {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- barrier(within) }()
+	timer := time.NewTimer(serveFirst)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-timer.C:
+			next, err := serve()
+			if err != nil {
+				cancel()
+				<-done
+				return err
+			}
+			timer.Reset(next)
+		}
+	}
+}

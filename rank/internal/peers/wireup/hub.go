@@ -73,30 +73,8 @@ func (m member) enter(card []byte) (*round, error) {
 }
 
 func (m member) BarrierServing(ctx context.Context, serve func() (time.Duration, error)) error {
-	r, err := m.enter(nil)
-	if err != nil {
-		return err
-	}
-	timer := time.NewTimer(serveFirst)
-	defer timer.Stop()
-	for {
-		select {
-		case <-r.full:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-			next, err := serve()
-			if err != nil {
-				return err
-			}
-			timer.Reset(next)
-		}
-	}
+	return Serving(ctx, m.Barrier, serve)
 }
-
-// serveFirst is when a barrier serves first.
-const serveFirst = time.Millisecond
 
 func (m member) Barrier(ctx context.Context) error {
 	_, err := m.AllGather(ctx, nil)
