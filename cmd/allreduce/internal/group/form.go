@@ -151,7 +151,7 @@ func (g *group) join() (*Session, error) {
 	if err == nil {
 		if err = s.begin(w); err != nil {
 			s.cancel(err)
-			_ = w.Finalize(s.ctx) // gives back what it has
+			s.abandon()
 		}
 	}
 	return s, err

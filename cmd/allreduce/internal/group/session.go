@@ -204,7 +204,7 @@ func (s *Session) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*rank.Error](err); ok && (errors.Is(err, rank.ErrProcFailed) || errors.Is(err, rank.ErrRevoked)) {
+	if e, ok := errors.AsType[*rank.Error](err); ok {
 		if s.group != nil {
 			// The connections know more: who has ended, and whether there was a reason.
 			select {
@@ -421,15 +421,24 @@ func (s *Session) Fail(err error) { s.cancel(err) }
 // Close ends this member's part, and returns why the group has failed, if it has.
 func (s *Session) Close() error {
 	err := context.Cause(s.ctx)
-	if left := s.world.Finalize(s.ctx); err == nil {
-		err = s.failed(left)
+	if err == nil {
+		err = s.failed(s.world.Finalize(s.ctx))
 	}
 	s.cancel(errDone)
-	if s.group == nil {
-		return err
+	if s.group != nil {
+		if err != nil {
+			s.group.fail(err)
+		}
+		err = s.group.close() // the others hear why, before they find the world left
 	}
 	if err != nil {
-		s.group.fail(err)
+		s.abandon()
 	}
-	return s.group.close()
+	return err
+}
+
+// abandon gives back what the world of a group has that has failed, without the others.
+func (s *Session) abandon() {
+	_ = s.world.Comm().Revoke() // which keeps Finalize from a collective
+	_ = s.world.Finalize(s.ctx)
 }
