@@ -70,14 +70,16 @@ func Join(ctx context.Context, m Members, cfg Config) (*World, error) {
 	if err != nil {
 		return fail(err)
 	}
+	listed := ""
 	if env.Interface == "" {
-		env.Interface = m.network()
+		listed = m.network()
+		env.Interface = listed
 	}
 	met, err := meeting.Meet(ctx, meeting.Config{Addresses: m.Addresses, Rank: m.Rank, Listener: m.Listener, Key: m.Key, Timeout: cmp.Or(m.Timeout, joinTimeout), Log: cfg.Log})
 	if err != nil {
 		return fail(err)
 	}
-	return join(ctx, cfg, joined{Meeting: met}, m.Rank, len(m.Addresses), wait.Config{})
+	return join(ctx, cfg, joined{met, listed != ""}, m.Rank, len(m.Addresses), wait.Config{})
 }
 
 // check judges the arguments. secure: the environment asks for encryption.
@@ -119,7 +121,10 @@ func (m *Members) network() string {
 
 // joined is a rank that has met the others by their addresses. Nobody ends the job: the others notice the end of
 // this process.
-type joined struct{ *meeting.Meeting }
+type joined struct {
+	*meeting.Meeting
+	listed bool // other hosts reach it at its address in the list
+}
 
 func (joined) Abort(code int, message string) { alone{}.Abort(code, message) }
 func (joined) Finalize() error                { return nil }

@@ -176,6 +176,9 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	}
 	if j, ok := w.launcher.(joined); ok {
 		w.place.secret = j.Secret(w.place.secret)
+		if j.listed && w.place.why != "" {
+			w.place.why = "that is its address in the list of members"
+		}
 	}
 	waiting.Scheduler = waiting.Scheduler || w.place.together
 	if w.device, err = openDevice(cfg, w.place, w.rank, w.size); err != nil {
