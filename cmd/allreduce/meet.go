@@ -23,7 +23,7 @@ func (a *app) meet(ctx context.Context) (*group.Session, error) {
 			return rank.Init(ctx, cfg)
 		}, func(w *rank.World) ([]group.Seat, error) { return a.seats(ctx, w) }, &a.config, a.Log)
 	}
-	o := group.Options{Config: a.config, Kind: group.Direct, Addresses: a.addresses, Participants: a.participants, Key: a.key, Name: "allreduce", Timeout: a.timeout(), Log: a.Log, SDK: a.SDK}
+	o := group.Options{Config: a.config, Kind: group.Direct, Addresses: a.addresses, Participants: a.participants, Key: a.key, Name: "allreduce", Timeout: a.timeout(), Environment: a.env, Log: a.Log, SDK: a.SDK}
 	switch {
 	case a.role == roleDaemon:
 		o.Kind, o.Clients = group.Daemon, a.clients

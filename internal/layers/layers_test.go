@@ -42,7 +42,7 @@ var layers = []layer{
 	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/soft rdma/soft/softtls rdma/dpa rdma/verbs cmd/internal internal/self internal/version"},
 	{"cmd/pingpong", "a tutorial of verbs between two processes, and their measurement", "rank rdma rdma/soft rdma/soft/softtls rdma/verbs pmi cmd/internal internal/shm internal/version internal/wait"},
 	{"cmd/secure-channel", "DOCA's secure channel: messages between a host and its DPU", "rank rdma rdma/soft rdma/verbs rdma/comch pmi cmd/internal internal/pack internal/topo internal/version"},
-	{"cmd/allreduce", "DOCA's all-reduce: daemons that work while their clients compute; internal/group: how members meet, and their part in a world of package rank", "rank coll rdma/comch rdma/soft/softtls cmd/internal internal/kernel internal/pack internal/peer internal/version"},
+	{"cmd/allreduce", "DOCA's all-reduce: daemons that work while their clients compute; internal/group: how members meet, and their part in a world of package rank", "rank coll rdma/comch rdma/soft/softtls cmd/internal internal/kernel internal/pack internal/peer internal/ports internal/version"},
 	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/soft/softtls rdma/dpa rdma/verbs cmd/internal internal/endsignal internal/mpilib internal/topo internal/version internal/yardstick testdata"},
 	{"cmd/gorun-bench-init", "the smallest rank, with which gorun-bench times Init and Finalize", "rank"},
 	{"cmd/internal", "what commands share: DOCA's conventions, log lines, manual pages, cards of ranks", "pmi internal/endsignal internal/pack internal/version"},

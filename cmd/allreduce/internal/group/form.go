@@ -19,6 +19,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
@@ -42,8 +43,10 @@ type Options struct {
 	// Timeout is how long a group may be incomplete, from its first connection on,
 	// or from the start where this member names another one.
 	Timeout time.Duration
-	Log     *logrus.Logger // what the group waits for, and has
-	SDK     *logrus.Logger // of connections: strangers, and what others can read
+	// Environment is the process's, with the ports and the network for other hosts; nil: nothing is known.
+	Environment *rank.Environment
+	Log         *logrus.Logger // what the group waits for, and has
+	SDK         *logrus.Logger // of connections: strangers, and what others can read
 
 	apart bool // take members of this host for those of others, in tests
 }
@@ -99,6 +102,9 @@ func newID() string {
 
 // Form makes this process a member, and waits until its group is complete.
 func Form(ctx context.Context, opt Options) (*Session, error) {
+	if opt.Environment == nil {
+		opt.Environment = &rank.Environment{}
+	}
 	g := &group{opt: opt, kick: make(chan struct{}, 1), named: map[string]target{}}
 	hostname, _ := os.Hostname()
 	label := fmt.Sprintf("%s:%d", hostname, os.Getpid())
@@ -145,9 +151,13 @@ func (g *group) join() (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Environment = g.opt.Environment
 	addresses := make([]string, len(st.IDs))
 	addresses[0] = net.JoinHostPort(st.Host, strconv.Itoa(st.Port))
 	w, err := rank.Join(g.ctx, rank.Members{Addresses: addresses, Rank: slices.Index(st.IDs, g.hello.ID), Listener: g.port, Key: st.Key}, cfg)
+	if err != nil && g.ctx.Err() == nil {
+		err = fmt.Errorf("the members do not meet at %s: %w; a firewall between hosts has to let some ports through: with GORUN_TCP_PORTS=40000-40100 members take theirs there", addresses[0], err)
+	}
 	if err == nil {
 		if err = s.begin(w); err != nil {
 			s.cancel(err)
@@ -287,7 +297,14 @@ func (g *group) next() (out []message, missing []string, err error) {
 
 // start opens the port of the world. The lock is held.
 func (g *group) start() (err error) {
-	if g.port, err = net.Listen("tcp", ":0"); err != nil {
+	free, err := ports.Parse(g.opt.Environment.Ports)
+	if err == nil {
+		err = free.Bind(func(port int) (err error) {
+			g.port, err = net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+			return err
+		})
+	}
+	if err != nil {
 		return fmt.Errorf("no port for the group: %w", err)
 	}
 	s := &start{Host: "localhost", Port: g.port.Addr().(*net.TCPAddr).Port, Key: make([]byte, 32)}
