@@ -69,7 +69,7 @@ test: ## the tests that need nothing but Go (five minutes on two cores); make te
 	$(GO) test -short -vet=off -ldflags=-w -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 
 # Each part runs alone, by its name, in at most ten minutes, and installs what it needs (scripts/test-deps).
-PARTS := peers tools hosts batch large faults timed results
+PARTS := peers tools hosts batch large faults timed results apps
 LONG  := long-rank long-coll long-rdma long-launcher long-pmi long-internal
 export GOTESTSUM := gotest.tools/gotestsum@v1.13.0
 
@@ -83,12 +83,16 @@ test-large: ## jobs of hundreds of ranks, a thousand jobs
 test-faults: ## random faults, floods, and deaths at random moments
 test-timed: ## what holds a bound of time, and can only be told by a clock
 test-results: ## gorun-bench and make results, quickly
+test-apps: ## applications of Debian by their own launcher and by gorun, in a root of trixie (as root)
 test-long-rank test-long-coll test-long-rdma test-long-launcher test-long-pmi test-long-internal: ## a library's tests with all repetitions
 # ARGS= has test-hosts try one case of each kind, as CI does.
 ARGS = $(if $(filter hosts batch,$*),-args -all)
 $(PARTS:%=test-%) $(LONG:%=test-%): test-%:
 	@scripts/test-deps $*
 	@scripts/test-part $* $(ARGS)
+
+.PHONY: apps
+apps: test-apps ## the same
 
 .PHONY: test-rxe
 test-rxe: ## real verbs: Soft-RoCE in a virtual machine (QEMU, no KVM)

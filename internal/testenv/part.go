@@ -19,6 +19,7 @@ const (
 	Faults  = "faults"  // random faults, floods, and deaths at random moments
 	Timed   = "timed"   // what holds a bound of time, and can only be told by a clock
 	Results = "results" // make results and gorun-bench, which take figures
+	Apps    = "apps"    // applications of Debian, in a root of their own
 )
 
 // partsVariable names the parts whose tests run, with commas between; "all" is each.
