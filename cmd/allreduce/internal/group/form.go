@@ -151,7 +151,11 @@ func (g *group) join() (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Environment = g.opt.Environment
+	if e := g.opt.Environment; e != nil {
+		env := *e
+		env.Secure = g.opt.Key != nil // without one, a member that is alone: params.settle refuses others
+		cfg.Environment = &env
+	}
 	addresses := make([]string, len(st.IDs))
 	addresses[0] = net.JoinHostPort(st.Host, strconv.Itoa(st.Port))
 	w, err := rank.Join(g.ctx, rank.Members{Addresses: addresses, Rank: slices.Index(st.IDs, g.hello.ID), Listener: g.port, Key: st.Key}, cfg)
@@ -201,7 +205,7 @@ const (
 func (g *group) form() error {
 	var late, told <-chan time.Time // while somebody is awaited who should come; while something else is missing than was told
 	var most time.Duration          // of late
-	missing, shown := "", ""
+	var missing, shown string
 	for {
 		lines, limit, done, err := g.step()
 		if err != nil || done {

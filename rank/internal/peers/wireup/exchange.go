@@ -50,7 +50,7 @@ func Serving(ctx context.Context, barrier func(context.Context) error, serve fun
 			next, err := serve()
 			if err != nil {
 				cancel()
-				<-done
+				_ = <-done // the error is of serve
 				return err
 			}
 			timer.Reset(next)
