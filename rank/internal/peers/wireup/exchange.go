@@ -38,19 +38,23 @@ const serveFirst = time.Millisecond
 func Serving(ctx context.Context, barrier func(context.Context) error, serve func() (next time.Duration, err error)) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- barrier(within) }()
+	var met error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		met = barrier(within)
+	}()
 	timer := time.NewTimer(serveFirst)
 	defer timer.Stop()
 	for {
 		select {
-		case err := <-done:
-			return err
+		case <-done:
+			return met
 		case <-timer.C:
 			next, err := serve()
 			if err != nil {
 				cancel()
-				_ = <-done // the error is of serve
+				<-done
 				return err
 			}
 			timer.Reset(next)
