@@ -1,5 +1,5 @@
-// Package peer tells whose the other end of a TCP connection within this machine
-// is. Everybody on a machine can connect to its loopback address, and a port that
+// Package peer tells of the other end of a TCP connection: whose it is, within this
+// machine, and that its host is gone. Everybody on a machine can connect to its loopback address, and a port that
 // serves one user's processes must ask the kernel whose they are.
 package peer
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,10 @@ type detour struct {
 	own     netip.Addr // of this host: nothing else is connected to from elsewhere
 	carrier *carrier
 	door    *peer.Door
-	port    *os.File // where ranks ask
-	name    string   // of that
+	port    *os.File        // where ranks ask
+	ctx     context.Context // of connections that are tried
+	cancel  context.CancelFunc
+	name    string // of that
 
 	mu      sync.Mutex
 	shut    map[netip.Addr]time.Time     // until when a host is taken for one to which this one cannot connect
@@ -64,6 +67,7 @@ const (
 // openDetour makes the detour of an agent whose host has an address of its own.
 func openDetour(own netip.Addr, c *carrier) (*detour, error) {
 	d := &detour{own: own, carrier: c, shut: map[netip.Addr]time.Time{}, tries: map[netip.Addr]chan struct{}{}, inside: map[net.Conn]bool{}}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
 	c.taken = d.arrive
 	l, err := net.Listen("tcp4", netip.AddrPortFrom(loopback, 0).String())
 	if err != nil {
@@ -91,6 +95,7 @@ func openDetour(own netip.Addr, c *carrier) (*detour, error) {
 func (d *detour) close() {
 	d.mu.Lock()
 	d.closed = true
+	d.cancel()
 	for c := range d.inside {
 		c.Close()
 	}
@@ -208,7 +213,7 @@ func (d *detour) try(at netip.AddrPort) error {
 		d.mu.Unlock()
 		<-tried
 	}
-	c, err := net.DialTimeout("tcp", at.String(), tryLimit)
+	c, err := d.dial(at.String(), tryLimit)
 	d.mu.Lock()
 	close(d.tries[at.Addr()])
 	delete(d.tries, at.Addr())
@@ -218,6 +223,11 @@ func (d *detour) try(at netip.AddrPort) error {
 		return err
 	}
 	return c.Close()
+}
+
+// dial connects to an address, until the detour is closed.
+func (d *detour) dial(address string, limit time.Duration) (net.Conn, error) {
+	return (&net.Dialer{Timeout: limit}).DialContext(d.ctx, "tcp", address)
 }
 
 // carry connects to an address by gorun.
@@ -250,7 +260,7 @@ func (d *detour) Dial(address string, limit time.Duration) (net.Conn, error) {
 	shut := d.isShut(at.Addr())
 	d.mu.Unlock()
 	if !shut {
-		c, err := net.DialTimeout("tcp", address, min(limit, tryLimit))
+		c, err := d.dial(address, min(limit, tryLimit))
 		if err == nil || limit < tryLimit {
 			return c, err
 		}
@@ -267,7 +277,7 @@ func (d *detour) arrive(s net.Conn, address string) {
 	}
 	var c net.Conn
 	if err == nil {
-		c, err = net.DialTimeout("tcp", address, carryLimit)
+		c, err = d.dial(address, carryLimit)
 	}
 	if err != nil {
 		fmt.Fprintf(s, "no %.100s\n", oneLine(err))

@@ -60,7 +60,7 @@ const loginTick = 50 * time.Millisecond
 // seconds and how many seconds apart; and how many milliseconds nothing may be acknowledged.
 type loginOptions struct{ probes, idle, apart, silence int }
 
-// numbers are the options' levels and names, in that order.
+// loginNumbers are the options' levels and names, in the order of loginOptions.
 var loginNumbers = [4][2]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}}
 
 func (o *loginOptions) all() [4]*int { return [4]*int{&o.probes, &o.idle, &o.apart, &o.silence} }

@@ -105,6 +105,7 @@ func (m *Meeting) host(ctx context.Context) error {
 			if a.err == nil && m.wires[a.rank] != nil {
 				a.err = fmt.Errorf("rank %d is here already, from %s: each process needs a rank of its own", a.rank, m.wires[a.rank].conn.RemoteAddr())
 				a.w.refuse(a.err)
+				a.w.conn.Close()
 			}
 			if a.err != nil {
 				m.cfg.Log(fmt.Sprintf("a connection from %s was not let in: %v", a.from, a.err))
@@ -180,7 +181,7 @@ func (m *Meeting) welcome(ctx context.Context, conn net.Conn) (w *wire, rank int
 		w.refuse(err)
 		return nil, 0, err
 	}
-	alive(conn)
+	peer.Alive(conn)
 	return w, h.Rank, conn.SetDeadline(time.Time{})
 }
 
@@ -211,7 +212,7 @@ func (m *Meeting) visit(ctx context.Context) error {
 		}
 		left := m.cfg.Timeout - time.Since(began)
 		if ctx.Err() == nil && left <= 0 {
-			return fmt.Errorf("rank 0 has not answered at %s within %v: %w", at, m.cfg.Timeout, plain(err))
+			return fmt.Errorf("rank 0 has not answered at %s within %v: %w", at, m.cfg.Timeout, peer.Reason(err))
 		}
 		select {
 		case <-time.After(min(pause, max(left, 0))):
@@ -250,17 +251,10 @@ func (m *Meeting) introduce(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	alive(conn)
+	peer.Alive(conn)
 	w.limit(m.cfg.Timeout + grace)
 	_, err = w.receive(frameGo, helloMost)
 	return gone(err)
-}
-
-// alive has the kernel notice within half a minute that the other end's host has vanished.
-func alive(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4})
-	}
 }
 
 // whose refuses processes of other users on this host, where there is no key that tells.
@@ -273,24 +267,13 @@ func (m *Meeting) whose(conn net.Conn) error {
 	return fmt.Errorf("the process at %s belongs to user %d, and this one to %d: give all members the same key", conn.RemoteAddr(), uid, os.Geteuid())
 }
 
-// plain is the reason in an error of package net: the address is known.
-func plain(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
-			return sys.Err
-		}
-		return op.Err
-	}
-	return err
-}
-
 // gone is err, where a connection has ended without a word said plainly.
 func gone(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("it is gone: its connection has ended (%w)", plain(err))
+		return fmt.Errorf("it is gone: its connection has ended (%w)", peer.Reason(err))
 	}
 	return err
 }

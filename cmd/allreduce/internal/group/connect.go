@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/peer"
 )
 
 // reach connects with the member at an address that this one names.
@@ -228,12 +230,12 @@ func (g *group) lost(l *link, err error) {
 	case g.stranger(l):
 	case l.peer.Kind == Offloaded && g.phase == forming:
 		// Another one may take its place.
-		g.log.Warnf("%s is gone before the group was complete: %v", l.peer.name(), plain(err))
+		g.log.Warnf("%s is gone before the group was complete: %v", l.peer.name(), peer.Reason(err))
 		g.drop(l)
 	case errors.Is(err, errFrame):
 		g.fail(fmt.Errorf("%s broke the rules: %w", l.peer.name(), err))
 	default:
-		g.fail(fmt.Errorf("%s is gone: its connection has ended (%w)", l.peer.name(), plain(err)))
+		g.fail(fmt.Errorf("%s is gone: its connection has ended (%w)", l.peer.name(), peer.Reason(err)))
 	}
 }
 

@@ -84,10 +84,7 @@ type endpoint struct {
 
 // open makes a connection ready for frames: encrypted where there is a key.
 func (e *endpoint) open(ctx context.Context, conn net.Conn, server bool) (*link, error) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		// A host that vanished is noticed within half a minute.
-		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4})
-	}
+	peer.Alive(conn)
 	if e.key != nil {
 		secure, err := comch.Secure(ctx, comch.Config{Name: e.name, Key: e.key}, conn, server)
 		if err != nil {
@@ -205,22 +202,11 @@ func dialing(ctx context.Context, address string, note func(error)) (net.Conn, e
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 			return nil, fmt.Errorf("%s: %w", address, err)
 		}
-		note(plain(err))
+		note(peer.Reason(err))
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}
-}
-
-// plain is the innermost reason of an error of package net: the address is known.
-func plain(err error) error {
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		if sys, ok := errors.AsType[*os.SyscallError](op.Err); ok {
-			return sys.Err
-		}
-		return op.Err
-	}
-	return err
 }
