@@ -82,7 +82,7 @@ func (t *Team) reach(member int) bool {
 		err = t.mapLane(p, memory)
 	}
 	if err != nil && (t.dead == nil || !t.dead(member)) {
-		t.mesh.fail(p.queue, rdma.WCRemAccessErr)
+		t.mesh.fail(p.queue, err)
 	}
 	return err == nil
 }

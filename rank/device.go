@@ -69,6 +69,8 @@ func openDevice(cfg *Config, p *place, rank, size int) (*peers.Device, error) {
 	sc := soft.Config{Names: names, Segment: p.segment, Rank: p.local, Host: p.identity, Secret: p.secret, Listen: p.listen, Ports: cfg.Environment.Ports, Detour: cfg.Environment.Detour, Silence: cfg.Environment.silence()}
 	if p.segment == nil {
 		sc.Rank, sc.Host = 0, ""
+	} else if err := p.segment.Suffices(); err != nil {
+		return nil, err
 	}
 	if cfg.Environment.Secure {
 		sc.Secure = cfg.Secure

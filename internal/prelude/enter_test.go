@@ -56,7 +56,7 @@ func TestLimitsOfGorun(t *testing.T) {
 		out, status := run(fmt.Sprintf("ulimit -v %d", kb), nil)
 		refused := strings.HasPrefix(out, "gorun: ulimit -v allows too little address space") && strings.Count(out, "\n") == 1 && status == 125
 		works := strings.HasPrefix(out, "gorun ") && status == 0
-		if !refused && !works || refused && kb > 1_400_000 || works && kb < 900_000 {
+		if !refused && !works || works != (kb >= 1_400_000) {
 			t.Errorf("ulimit -v %d: status %d, %.200q", kb, status, out)
 		}
 	}

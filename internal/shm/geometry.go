@@ -29,10 +29,14 @@ const (
 	// arenasMost bounds the sum of the default arenas, well inside the 128
 	// TiB of a 48-bit address space.
 	arenasMost = 8 << 40
-	// goReserve is address space that a Go process has reserved before it does
-	// anything (1.2 GiB), and a first heap arena. Of what a limit leaves beyond
-	// it the arenas take three quarters.
-	goReserve = 1408 << 20
+	// goReserve is address space that a Go process takes beside the arenas: 1.17
+	// GiB before it does anything, two heap arenas of 64 MiB (the first begins at
+	// random inside one), and with cgo stacks of 8 MiB for a dozen threads. glibc's
+	// arenas of 64 MiB a thread are not in it: launchers set MALLOC_ARENA_MAX. Of what
+	// a limit leaves beyond it the arenas take three quarters.
+	goReserve = 1440 << 20
+	// rankLeast is the smallest arena in which a rank of package rank begins.
+	rankLeast = 2 << 20
 )
 
 // A Geometry says how large a segment is.
@@ -63,6 +67,18 @@ func DefaultGeometry(ranks int, rlimitAS uint64) Geometry {
 	}
 	page := uint64(os.Getpagesize())
 	return Geometry{Ranks: ranks, ArenaSize: max(arena, arenaLeast) / page * page}
+}
+
+// Needs is the limit of address space in bytes from which on ranks local ranks of package rank run.
+func Needs(ranks int) uint64 { return goReserve + uint64(ranks)*rankLeast*4/3 }
+
+// Suffices tells whether ranks of package rank can begin, or which limit has made the arenas too small for them.
+func (s *Segment) Suffices() error {
+	if s.layout.ArenaSize >= rankLeast || Limit() == math.MaxUint64 {
+		return nil
+	}
+	return fmt.Errorf("%s, too little for the Go ranks of a host, which reserve more than they use: raise it to %d (kB) or more",
+		limitText(), Needs(s.Ranks())>>10+1)
 }
 
 // layout is a geometry worked out to offsets in the file.

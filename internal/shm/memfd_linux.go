@@ -200,13 +200,30 @@ func (s *Segment) closeFile() error {
 // Limit is the address space that segments may count on in this process and
 // those it starts, for DefaultGeometry: the lower one of ulimit -v and, because
 // a memfd is a file, ulimit -f. It is the largest uint64 without limits.
-func Limit() uint64 {
-	least := uint64(unix.RLIM_INFINITY)
-	for _, resource := range []int{unix.RLIMIT_AS, unix.RLIMIT_FSIZE} {
-		var limit unix.Rlimit
-		if err := unix.Getrlimit(resource, &limit); err == nil {
-			least = min(least, limit.Cur)
-		}
+func Limit() uint64 { return min(softLimit(unix.RLIMIT_AS), softLimit(unix.RLIMIT_FSIZE)) }
+
+func softLimit(resource int) uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(resource, &limit); err != nil {
+		return unix.RLIM_INFINITY
 	}
-	return least
+	return limit.Cur
+}
+
+// limitText says which limit Limit is.
+func limitText() string {
+	option := "ulimit -v"
+	if softLimit(unix.RLIMIT_FSIZE) < softLimit(unix.RLIMIT_AS) {
+		option = "ulimit -f"
+	}
+	return fmt.Sprintf("%s allows %d kB", option, Limit()>>10)
+}
+
+// whyNoRoom is the likely cause of a mapping that fails.
+func whyNoRoom() string {
+	limit := softLimit(unix.RLIMIT_AS)
+	if limit == unix.RLIM_INFINITY {
+		return " (the limit of overcommit may be too low)"
+	}
+	return fmt.Sprintf(" (ulimit -v allows %d kB of address space, and the rest of it is too small: raise it; for a program built with cgo, MALLOC_ARENA_MAX=1 saves 64 MiB a thread)", limit>>10)
 }

@@ -27,3 +27,7 @@ func (s *Segment) closeFile() error { return nil }
 
 // Limit is the address space that segments may count on.
 func Limit() uint64 { return math.MaxUint64 }
+
+func limitText() string { return "no limit" }
+
+func whyNoRoom() string { return "" }

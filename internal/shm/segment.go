@@ -98,7 +98,7 @@ func (s *Segment) Arena(rank int) ([]byte, error) {
 	}
 	a, err := s.mapArena(s, rank)
 	if err != nil {
-		return nil, fmt.Errorf("map arena %d of %d bytes (the limit of ulimit -v or of overcommit may be too low): %w", rank, s.layout.ArenaSize, err)
+		return nil, fmt.Errorf("map arena %d of %d bytes: %w%s", rank, s.layout.ArenaSize, err, whyNoRoom())
 	}
 	s.arenas[rank].Store(&a)
 	return a, nil

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 	"github.com/gorun-mpi/gorun/pmi"
@@ -113,7 +115,7 @@ type environment struct {
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python, library string, alone []bool) *environment {
+func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python, library string, alone, cgo []bool) *environment {
 	if cpus == 0 {
 		cpus = topo.CPUs()
 	}
@@ -179,7 +181,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 				user = before(user, libraryPath, library)
 			}
 			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(seen, files, user), user)
-			e.shared[r.App] = newSharedVars(spec, user)
+			e.shared[r.App] = newSharedVars(spec, user, cgo[r.App] && shm.Limit() != math.MaxUint64)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
 			})
@@ -226,6 +228,10 @@ const (
 	goProcs     = "GOMAXPROCS"
 	goProcsFrom = 8 // ranks a CPU, more than which get one
 )
+
+// mallocArenas is how many arenas glibc's malloc makes. Each reserves 64 MiB, and a Go program that was built with cgo
+// would have one for each thread: under a limit of address space nothing was left for the ranks' memory.
+const mallocArenas = "MALLOC_ARENA_MAX"
 
 // of is the environment of a rank.
 func (e *environment) of(local int) []string {

@@ -92,6 +92,7 @@ type Host struct {
 	port       port
 	dialers    []bool  // by program: its ranks connect to the port
 	alone      []bool  // by program: it is the one of its rank that speaks PMI
+	cgo        []bool  // by program: it is one of Go that was built with cgo
 	denied     [2]bool // a rank's program was not let in there, or somebody else, and that was told
 	input      input
 	streams    [3]stream // by number; 0 is unused

@@ -88,7 +88,7 @@ func TestOtherRoot(t *testing.T) {
 		}
 	}
 	spec := &Spec{NP: 1, Ranks: make([]RankSpec, 1), Apps: []AppSpec{{Argv: []string{"chroot", root}}}}
-	for _, e := range newEnvironment(spec, 1, false, dir, dir, nil, []string{""}, "", "", []bool{false}).of(0) {
+	for _, e := range newEnvironment(spec, 1, false, dir, dir, nil, []string{""}, "", "", []bool{false}, []bool{false}).of(0) {
 		if name, value, _ := strings.Cut(e, "="); strings.Contains(value, dir) && name != dirVar {
 			t.Errorf("it is told of %s", e)
 		}
@@ -100,7 +100,7 @@ func TestOtherRoot(t *testing.T) {
 func TestMPICHIsToldOfPMI1(t *testing.T) {
 	spec := &Spec{NP: 1, Ranks: make([]RankSpec, 1)}
 	rank := func(user ...string) (set []string) {
-		v := newSharedVars(spec, Scrub(user))
+		v := newSharedVars(spec, Scrub(user), false)
 		for _, e := range append(v.append(nil, "0", "0", false), Scrub(user)...) {
 			if strings.HasPrefix(e, "MPI") {
 				set = append(set, e)
@@ -134,7 +134,7 @@ func TestSharedVarsKeepTheUsersSettings(t *testing.T) {
 		{[]string{"MASTER_ADDR=head", "RANK=", "RANKS=1"}, []string{"MPIR_CVAR_PMI_VERSION=1", "WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3", "MASTER_PORT=4711", "LOCAL_RANK=2",
 			"GORUN_SET=MPIR_CVAR_PMI_VERSION=1 WORLD_SIZE=6 LOCAL_WORLD_SIZE=3 MASTER_PORT=4711 LOCAL_RANK=2"}},
 	} {
-		m := newSharedVars(spec, c.user)
+		m := newSharedVars(spec, c.user, false)
 		if got := m.append(nil, "5", "2", false); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("beside %q: got %q, want %q", c.user, got, c.want)
 		}
@@ -421,7 +421,7 @@ func TestStoppedRanksEnd(t *testing.T) {
 // What gorun sets for ranks that have little of a CPU is not the user's in a job inside that job.
 func TestCrowdedRanksSettingIsScrubbed(t *testing.T) {
 	for _, user := range []string{"", "GOMAXPROCS=3"} {
-		m := newSharedVars(&Spec{NP: 1, Ranks: make([]RankSpec, 1)}, []string{user})
+		m := newSharedVars(&Spec{NP: 1, Ranks: make([]RankSpec, 1)}, []string{user}, false)
 		env := append(m.append(nil, "0", "0", true), user)
 		set := slices.Contains(env, "GOMAXPROCS=1")
 		if left := slices.Contains(Scrub(env), "GOMAXPROCS=1"); set != (user == "") || left {

@@ -117,10 +117,9 @@ func (h *Host) daemonNumbers() int {
 	return h.spec.Offload
 }
 
-// geometry is the segment's where an address space has such a limit. The number that is only kept makes no arena smaller.
+// geometry is the segment's where an address space has such a limit. Ranks map all of it, with the number that is only kept.
 func (h *Host) geometry(limit uint64) shm.Geometry {
-	g := shm.DefaultGeometry(len(h.spec.Ranks)+h.spec.Offload, limit)
-	g.Ranks = len(h.spec.Ranks) + h.daemonNumbers()
+	g := shm.DefaultGeometry(len(h.spec.Ranks)+h.daemonNumbers(), limit)
 	if h.spec.Continuous && h.spec.Hosts > 1 {
 		g.World = h.spec.NP
 	}

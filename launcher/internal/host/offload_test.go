@@ -72,15 +72,15 @@ func TestThreadThatWantsCPU(t *testing.T) {
 	}
 }
 
-// The number that is kept for a daemon makes no arena smaller, and refuses no host of as many ranks as a segment serves.
+// The number that is kept for a daemon shares what a limit leaves, and refuses no host of as many ranks as a segment serves.
 func TestGeometryWithTheNumberOfADaemon(t *testing.T) {
 	const limit = 8 << 30
-	for _, c := range []struct{ ranks, offload, count, arenas int }{
-		{1, 0, 1, 1}, {8, 0, 9, 8}, {8, 2, 10, 10}, {shm.MaxRanks, 0, shm.MaxRanks, shm.MaxRanks},
+	for _, c := range []struct{ ranks, offload, count int }{
+		{1, 0, 1}, {8, 0, 9}, {8, 2, 10}, {shm.MaxRanks, 0, shm.MaxRanks},
 	} {
 		for _, limit := range []uint64{limit, math.MaxUint64} {
 			h := &Host{spec: Spec{Ranks: make([]RankSpec, c.ranks), Offload: c.offload}}
-			want := shm.Geometry{Ranks: c.count, ArenaSize: shm.DefaultGeometry(c.arenas, limit).ArenaSize}
+			want := shm.DefaultGeometry(c.count, limit)
 			if got := h.geometry(limit); got != want {
 				t.Errorf("%d ranks and %d threads within %d bytes: got %+v, want %+v", c.ranks, c.offload, limit, got, want)
 			}

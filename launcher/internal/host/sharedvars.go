@@ -24,12 +24,12 @@ type sharedVars struct {
 // Others take PMI-1 where there is any, and so does this one.
 const pmiVersion = "MPIR_CVAR_PMI_VERSION"
 
-func newSharedVars(spec *Spec, user []string) sharedVars {
+func newSharedVars(spec *Spec, user []string, oneArena bool) sharedVars {
 	taken := make(map[string]bool)
 	for _, entry := range user {
 		name, _, _ := strings.Cut(entry, "=")
 		switch name {
-		case "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", goProcs:
+		case "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", goProcs, mallocArenas:
 			taken[name] = true
 		case pmiVersion, "MPIR_PARAM_PMI_VERSION", "MPICH_PMI_VERSION": // three names of one
 			taken[pmiVersion] = true
@@ -46,6 +46,9 @@ func newSharedVars(spec *Spec, user []string) sharedVars {
 		}
 	}
 	set(pmiVersion, "1")
+	if oneArena {
+		set(mallocArenas, "1")
+	}
 	set("WORLD_SIZE", strconv.Itoa(spec.NP))
 	set("LOCAL_WORLD_SIZE", strconv.Itoa(len(spec.Ranks)))
 	set("MASTER_ADDR", spec.Master)

@@ -164,10 +164,11 @@ func (h *Host) waiting() []int {
 // chooseDialers decides which programs' ranks connect to a port, and opens it if
 // there are some. files are the programs.
 func (h *Host) chooseDialers(files []string) error {
-	h.dialers, h.alone = make([]bool, len(files)), make([]bool, len(files))
+	h.dialers, h.alone, h.cgo = make([]bool, len(files)), make([]bool, len(files)), make([]bool, len(files))
 	some := false
 	for i, file := range files {
-		h.alone[i] = file == "" || runsAlone(h.spec.Apps[i].Dir, file)
+		h.alone[i], h.cgo[i] = runsAlone(h.spec.Apps[i].Dir, file)
+		h.alone[i] = h.alone[i] || file == ""
 		if file != "" {
 			h.dialers[i] = h.dial(i, file)
 			some = some || h.dialers[i]
@@ -213,27 +214,27 @@ func runsElsewhere(file string) bool {
 }
 
 // runsAlone tells whether a program is the one that speaks PMI, so that no other
-// program of its rank does.
-func runsAlone(dir, file string) bool {
+// program of its rank does, and whether it is one of Go that was built with cgo.
+func runsAlone(dir, file string) (alone, cgo bool) {
 	if dir != "" && !filepath.IsAbs(file) {
 		file = filepath.Join(dir, file)
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return false // to be executed it need not be readable
+		return false, false // to be executed it need not be readable
 	}
 	defer f.Close()
 	program := mpilib.Read(f)
 	if program.Go {
-		return true
+		return true, len(program.Needed) > 0
 	}
 	for _, name := range program.Needed {
 		if strings.HasPrefix(name, "libpmi") || strings.HasPrefix(name, "libflux") {
-			return true
+			return true, false
 		}
 	}
-	_, ok := findMPI(slices.Values(program.Needed))
-	return ok
+	_, alone = findMPI(slices.Values(program.Needed))
+	return alone, false
 }
 
 // dials tells whether a rank connects to the port.

@@ -140,11 +140,11 @@ func stack(_ context.Context, v *View) Finding {
 }
 
 // Below these a job cannot start: package shm gives each rank 64 KiB at least,
-// and a Go program reserves 1.2 GiB of addresses before it does anything. Above
+// and a Go rank takes 1440 MiB of addresses beside the shared memory (goReserve there). Above
 // them the ranks' shared memory is made smaller to fit.
 const (
 	leastShared    = 64 << 10
-	leastAddresses = 1408 << 20
+	leastAddresses = 1440 << 20
 )
 
 func fsize(_ context.Context, v *View) Finding {
