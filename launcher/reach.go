@@ -259,14 +259,11 @@ func (job *Job) startDirect(host string) (*agent.Link, error) {
 	}
 	s := &agent.Shell{Stage: job.stage, Gate: job.gate}
 	if job.Launcher == launcherSSH {
-		s.Again, s.Silence = job.again(host), job.loginSilence()
+		s.Again, s.Silence = job.again(host), job.agentTimeout()
 	}
 	// ssh is the user's, whatever the ranks' environment is.
 	return agent.Start(job.agentOf(host), coreless(job.environ), host, s)
 }
-
-// loginSilence is for how long a host's kernel may acknowledge nothing while ssh logs in: a little longer than a lease, as nothing else tells then.
-func (job *Job) loginSilence() time.Duration { return job.agentTimeout() * 5 / 4 }
 
 // coreless is env without the wish that Go programs leave core files: it is meant for the ranks, which get theirs from the spec.
 func coreless(env []string) []string {

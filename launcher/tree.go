@@ -88,7 +88,7 @@ func (job *Job) plant(hosts []string) error {
 	for _, block := range blocks {
 		command := slices.Concat(job.remoteAgent(), []string{"--relay", strconv.Itoa(cap(job.gate)), job.agentTimeout().String()})
 		argv := slices.Concat(job.shell(), []string{job.login(block[0]), "exec " + quote(command)})
-		relay, err := agent.StartRelay(argv, coreless(job.environ), block[0], &agent.Shell{Gate: job.gate, Again: job.again(block[0]), Silence: job.loginSilence()})
+		relay, err := agent.StartRelay(argv, coreless(job.environ), block[0], &agent.Shell{Gate: job.gate, Again: job.again(block[0]), Silence: job.agentTimeout()})
 		if err != nil {
 			return job.noAgent(block[0], err)
 		}

@@ -27,7 +27,7 @@ var all = flag.Bool("all", false, "every case, for minutes")
 var bin string
 
 func TestMain(m *testing.M) {
-	if !testenv.Chosen(testenv.Hosts, testenv.Batch) {
+	if !testenv.Chosen(testenv.Hosts, testenv.Batch, testenv.Faults) {
 		os.Exit(m.Run()) // no host is used
 	}
 	os.Exit(buildAndRun(m))

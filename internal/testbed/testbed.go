@@ -343,6 +343,12 @@ func daemon(line string) bool {
 	return slices.Contains(daemons, name) || strings.HasSuffix(line, ": slurmscriptd")
 }
 
+// Sockets are the host's connections over TCP, as /proc/net/tcp has them.
+func (h *Host) Sockets() string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", h.pid))
+	return string(text)
+}
+
 // Files are those in /tmp and /dev/shm of the host, which nobody else has.
 func (h *Host) Files() (found []string) {
 	for _, dir := range []string{"/tmp", "/dev/shm"} {

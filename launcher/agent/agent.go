@@ -54,7 +54,7 @@ func Relay(stdin, stdout *os.File, env []string, atOnce int, lease time.Duration
 	dog := agent.StartWatchdog(lease * 5 / 4)
 	defer dog.Close()
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write's error will do
-	if err := agent.MainRelay(stdin, stdout, env, atOnce, lease*5/4); err != nil {
+	if err := agent.MainRelay(stdin, stdout, env, atOnce, lease); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -133,6 +133,7 @@ func start(argv, env []string, name, stream string, shell *Shell) (*Link, error)
 	var stage *Stage
 	if shell != nil {
 		stage, t.gate, t.silence = shell.Stage, shell.Gate, shell.Silence
+		t.relay = stream == relayVersion
 	}
 	l := newLink(t, shell != nil, stage)
 	l.stream = stream

@@ -112,7 +112,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 }
 
 // SetupLimit is how long an agent waits for a word of gorun before it has its work.
-const SetupLimit = 10 * time.Second
+const SetupLimit = 8 * time.Second
 
 // readSoon is readFrame of an order that must come within SetupLimit. A Read may go on behind it, which ends with the process.
 func readSoon(in *bufio.Reader, o *order) error {

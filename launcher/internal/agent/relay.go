@@ -325,6 +325,9 @@ func (p *relayed) tell(o relayOrder) {
 
 func (p *relayed) arrived() {
 	p.relay.moved.Store(time.Now().UnixNano())
+	if login, is := p.relay.link.origin.(*tries); is && p.own {
+		login.unwatch() // the agent's lease begins
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = p.orders.put(relayOrder{Arrived: true})

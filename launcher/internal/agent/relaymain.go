@@ -19,6 +19,7 @@ import (
 // A relay is the state of a relay's process.
 type relay struct {
 	session *yamux.Session
+	told    atomic.Bool // to start something
 	env     []string
 	from    string // the address that gorun has come from, as far as is known
 	gate    Gate
@@ -60,6 +61,13 @@ func MainRelay(stdin, stdout *os.File, env []string, atOnce int, silence time.Du
 			serving.Go(func() { r.serve(streams) })
 		}
 	})
+	// One that is told nothing has lost gorun, as the agents that it would start do.
+	told := time.AfterFunc(SetupLimit, func() {
+		if !r.told.Load() {
+			_ = y.Close()
+		}
+	})
+	defer told.Stop()
 	select {
 	case <-r.idle:
 		select {
@@ -100,6 +108,7 @@ func (r *relay) serve(streams [3]*yamux.Stream) {
 	if readFrame(in, &first) != nil || first.Launch == nil {
 		return
 	}
+	r.told.Store(true)
 	t := newTries(r.gate)
 	t.silence = r.silence
 	if first.Launch.Own {
@@ -149,6 +158,7 @@ func obey(t *tries, in *bufio.Reader) {
 		switch {
 		case o.Arrived:
 			t.leave()
+			t.unwatch()
 		case o.Signal != 0:
 			t.signal(o.Signal)
 		case o.Last:
@@ -200,6 +210,7 @@ func (r *relay) run(t *tries, what *launching, words, data, errs *yamux.Stream) 
 	awaitEnd(pid)
 	status := t.reap()
 	t.leave()
+	t.unwatch()
 	over.Store(true)
 	for _, f := range files[1:] {
 		restOf(f)

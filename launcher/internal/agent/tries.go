@@ -52,7 +52,8 @@ type tries struct {
 	failed error         // why the last one could not be
 	placed bool          // it has a place of the gate
 	here   bool          // the agent is there
-	login  chan struct{} // closed by leave; nil: the process is not watched, or not any more
+	relay  bool          // it is to start a relay, which is watched until the agent beside it is there
+	login  chan struct{} // closed by unwatch; nil: the process is not watched, or not any more
 	stop   bool
 	quit   chan struct{} // closed with stop
 	done   chan struct{} // closed when no other process will be started
@@ -139,7 +140,7 @@ func (t *tries) next() (ok bool) {
 	return ok
 }
 
-// leave gives the place back, once, and has the connection watched no more.
+// leave gives the place back, once.
 func (t *tries) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,6 +148,12 @@ func (t *tries) leave() {
 		t.placed = false
 		<-t.gate
 	}
+}
+
+// unwatch has the connection watched no more.
+func (t *tries) unwatch() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.login != nil {
 		close(t.login)
 		t.login = nil
@@ -225,9 +232,12 @@ func closeEnd(fd *int) {
 // arrived is told when the agent is there: no other process will have those ends, unless it is being started just now.
 func (t *tries) arrived() {
 	t.mu.Lock()
-	t.here = true
+	t.here = !t.relay
 	t.mu.Unlock()
 	t.leave()
+	if !t.relay {
+		t.unwatch()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pid > 0 {
@@ -259,6 +269,7 @@ func (l *Link) attend(t *tries, again Again) {
 		l.move()
 		awaitEnd(t.process())
 		t.leave()
+		t.unwatch()
 		if again == nil || l.Reached() || l.Killed() {
 			return
 		}

@@ -22,7 +22,7 @@ type Watchdog struct {
 }
 
 // WatchdogLimit is its limit until an agent has its work.
-const WatchdogLimit = 8 * time.Second
+const WatchdogLimit = 5 * time.Second
 
 // StartWatchdog starts one; nil where the kernel has none.
 func StartWatchdog(limit time.Duration) *Watchdog {
