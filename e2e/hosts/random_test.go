@@ -31,6 +31,8 @@ type randomFault struct {
 	// strike is false where there is nothing to strike yet.
 	strike func(p *play, at *testbed.Host) bool
 	quick  bool // the job ends at once
+	// resumes: what was stopped runs on when the job has ended, and cleans up then. Nobody else on its host could.
+	resumes bool
 }
 
 // agents are the processes of agents on a host: theirs and their guardians'; relay: of its relay.
@@ -69,10 +71,11 @@ var randomFaults = []randomFault{
 		for pid := range h.Processes() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+		_ = h.Command(p.t.Context(), "sh", "-c", "rm -rf /dev/shm/* /tmp/*").Run() // its memory is gone
 		return true
 	}},
 	{name: "agent stopped", strike: func(p *play, h *testbed.Host) bool { return strike(p, h, false, false, syscall.SIGSTOP) }},
-	{name: "agent and guardian stopped", strike: func(p *play, h *testbed.Host) bool { return strike(p, h, false, true, syscall.SIGSTOP) }},
+	{name: "agent and guardian stopped", resumes: true, strike: func(p *play, h *testbed.Host) bool { return strike(p, h, false, true, syscall.SIGSTOP) }},
 	{name: "agent killed", quick: true, strike: func(p *play, h *testbed.Host) bool { return strike(p, h, false, false, syscall.SIGKILL) }},
 	{name: "relay stopped", relay: true, strike: func(p *play, h *testbed.Host) bool { return strike(p, h, true, false, syscall.SIGSTOP) }},
 	{name: "link of a relay cut", relay: true, strike: func(p *play, h *testbed.Host) bool { p.cut(h); return true }},
@@ -181,6 +184,11 @@ func (f *randomFault) play(t *testing.T, b *testbed.Bed, random *rand.Rand, roun
 		}
 	}
 	ended = time.Since(p.struck)
+	if f.resumes {
+		for pid := range at.Processes() {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
 	left := p.left()
 	for len(left) > 0 && time.Since(p.struck) < ended+leftLimit {
 		left = p.left()
