@@ -236,7 +236,7 @@ func (c *deviceContext) withMR(request *C.gv_mr, f func(pd handle) error) error 
 	if err != nil {
 		return &rdma.OpError{Op: "reg_mr", Detail: "map a page", Err: err}
 	}
-	defer syscall.Munmap(memory)
+	defer func() { _ = syscall.Munmap(memory) }()
 	request.addr, request.length, request.access = C.uint64_t(addressOf(memory)), C.uint64_t(len(memory)), C.uint32_t(rdma.AccessLocalWrite)
 	return c.withQueue(func(pd, _ handle) error {
 		if rc := C.gv_reg_mr(&c.lib.c, pd, request); rc != 0 {

@@ -22,8 +22,10 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 	case len(wrs) <= len(b.wrs) && len(wrs) <= l.free() && layOutData(l, b, q.plain, 0, wrs) == len(wrs):
 		taken, err = q.commit(wrs) // as most are
 	default:
-		for n := 0; taken < len(wrs) && err == nil; taken += n {
+		for taken < len(wrs) && err == nil {
+			var n int
 			n, err = q.postSends(wrs[taken:])
+			taken += n
 		}
 	}
 	if taken > 0 {
