@@ -468,3 +468,28 @@ func FuzzHello(f *testing.F) {
 		}
 	})
 }
+
+// A dial ends by its deadline a moment before its context does: the reason is the context's all the same.
+func TestDialEndsBeforeItsContext(t *testing.T) {
+	testenv.NoLeaks(t)
+	late := errors.New("too late")
+	ctx, cancel := context.WithCancelCause(limit(t))
+	past := &pastContext{Context: ctx, dialled: func() { cancel(late) }}
+	if _, err := DialTLS(past, Config{Name: "n", Key: keyA}, "127.0.0.1:1"); !errors.Is(err, late) {
+		t.Errorf("%v, want %v", err, late)
+	}
+}
+
+// A pastContext has a deadline that is over, and ends when dials have asked for that often enough.
+type pastContext struct {
+	context.Context
+	asked   int
+	dialled func()
+}
+
+func (c *pastContext) Deadline() (time.Time, bool) {
+	if c.asked++; c.asked == 10 {
+		c.dialled()
+	}
+	return time.Unix(1, 0), true
+}

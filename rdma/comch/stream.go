@@ -391,7 +391,8 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 		if err == nil {
 			return conn, nil
 		}
-		if !absent(err) {
+		// A dial knows the deadline of ctx, and may end by it a moment before ctx does.
+		if ctx.Err() == nil && !absent(err) && !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err
 		}
 		select {
