@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,10 +15,11 @@ import (
 
 // hostSettings is what they say.
 type hostSettings struct {
-	hosts       []hostfile.Host // of -H, where it counts for the whole job
-	fileHosts   []hostfile.Host // of --hostfile
-	fileLines   []hostfile.Host // the same, as often as they are named there
-	defaultFile []hostfile.Host // of --default-hostfile, which counts when nothing else names hosts
+	hosts       []hostfile.Host           // of -H, where it counts for the whole job
+	fileHosts   []hostfile.Host           // of --hostfile
+	fileLines   []hostfile.Host           // the same, as often as they are named there
+	defaultFile []hostfile.Host           // of --default-hostfile, which counts when nothing else names hosts
+	nodes       struct{ least, most int } // of --nnodes; 0: as many as there are
 }
 
 // hostOptions are the options that say where the hosts are and how to reach
@@ -29,6 +31,8 @@ func hostOptions() []option {
 			help: "run on these hosts, with SLOTS ranks on each (default 1; *: one per CPU); node[01-04,7] is five hosts", set: setHosts},
 		{names: []string{"hostfile", "machinefile"}, short: "f", arity: 1, family: "Hosts", value: "FILE",
 			help: "read hosts from FILE, one per line: node01 slots=8, node[02-04]:8; -H then selects some of them", set: setHostfile},
+		{names: []string{"nnodes"}, arity: 1, family: "Hosts", value: "N[:MOST]",
+			help: "run on the first N of the hosts, as torchrun counts them; N:MOST: on at least N, and MOST at most", set: setNodes},
 		{names: []string{"default-hostfile"}, arity: 1, family: "Hosts", value: "FILE",
 			help: "hostfile to use when no other option names hosts", set: setDefaultHostfile},
 		{names: []string{"machine"}, arity: 1, under: hydra, family: "Hosts", value: "NAME,...|FILE",
@@ -278,6 +282,34 @@ func among(file, named []hostfile.Host) []hostfile.Host {
 		}
 	}
 	return chosen
+}
+
+func setNodes(s *settings, value string) error {
+	first, last, both := strings.Cut(value, ":")
+	if !both {
+		last = first
+	}
+	least, err := strconv.ParseUint(first, 10, 16)
+	most, err2 := strconv.ParseUint(last, 10, 16)
+	if err != nil || err2 != nil || least < 1 || most < least {
+		return unfit(value, "a number of hosts, or the least and the greatest; try --nnodes 2")
+	}
+	s.nodes.least, s.nodes.most = int(least), int(most)
+	return nil
+}
+
+// finishNodes keeps as many of the hosts as --nnodes says.
+func (s *settings) finishNodes() error {
+	switch have := max(len(s.job.Hosts), 1); {
+	case s.nodes.least == 0:
+		return nil
+	case s.discover != "":
+		return errors.New("--nnodes: found --discover-hosts beside it, whose hosts come and go; try --elastic 2:8 alone")
+	case have < s.nodes.least:
+		return fmt.Errorf("--nnodes: found %d of %d hosts; name them by -H node1,node2 or --hostfile FILE, or run in an allocation of a batch system", have, s.nodes.least)
+	}
+	s.job.Hosts = s.job.Hosts[:min(len(s.job.Hosts), s.nodes.most)]
+	return nil
 }
 
 func nameHosts(hosts []hostfile.Host) string {

@@ -37,7 +37,7 @@ func placeOptions() []option {
 		{names: []string{"bind-to"}, arity: 1, family: "Placement", value: "WORD",
 			words: []string{"none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "package", "machine", "user:"},
 			help:  "bind each rank to CPUs: none, hwthread, core, l3cache, numa, package, user:0+2,1 ...", set: setBind},
-		{names: []string{"ppn"}, more: []string{"perhost", "grr"}, arity: 1, family: "Placement", value: "N",
+		{names: []string{"ppn"}, more: []string{"perhost", "grr", "nproc-per-node", "nproc_per_node"}, arity: 1, family: "Placement", value: "N",
 			help: "assign N ranks to each host in turn, however many slots it has", set: setPerHost},
 		{names: []string{"npernode"}, short: "N", arity: 1, family: "Placement", value: "N",
 			help: "start N ranks on each host, and no more", set: setPPR("node")},

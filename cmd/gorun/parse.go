@@ -62,6 +62,9 @@ func (s *settings) finish() (request, error) {
 	if err := s.finishHosts(); err != nil {
 		return request{}, err
 	}
+	if err := s.finishNodes(); err != nil {
+		return request{}, err
+	}
 	if err := s.finishElastic(); err != nil {
 		return request{}, err
 	}

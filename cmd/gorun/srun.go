@@ -31,25 +31,23 @@ var srunOptions = map[string]string{
 
 // torchrunOptions are those of torchrun, in the same way; it writes '_' for '-' too.
 var torchrunOptions = map[string]string{
-	"nproc-per-node": "-np, or -ppn with several hosts",
-	"nnodes":         "-H, or a hostfile, and -ppn",
-	"node-rank":      "", // one gorun starts the ranks of all hosts
-	"rdzv-backend":   "",
-	"rdzv-endpoint":  "",
-	"rdzv-id":        "",
-	"rdzv-conf":      "",
-	"standalone":     "",
-	"master-addr":    "", // ranks get MASTER_ADDR and MASTER_PORT
-	"master-port":    "",
-	"local-addr":     "--interface",
-	"redirects":      "--output dir=DIR:nocopy",
-	"tee":            "--output dir=DIR",
-	"log-dir":        "--output dir=DIR",
-	"role":           "",
-	"module":         "python3 -m NAME as the program",
-	"no-python":      "",
-	"run-path":       "",
-	"start-method":   "",
+	"node-rank":     "", // one gorun starts the ranks of all hosts
+	"rdzv-backend":  "",
+	"rdzv-endpoint": "",
+	"rdzv-id":       "",
+	"rdzv-conf":     "",
+	"standalone":    "",
+	"master-addr":   "", // ranks get MASTER_ADDR and MASTER_PORT
+	"master-port":   "",
+	"local-addr":    "--interface",
+	"redirects":     "--output dir=DIR:nocopy",
+	"tee":           "--output dir=DIR",
+	"log-dir":       "--output dir=DIR",
+	"role":          "",
+	"module":        "python3 -m NAME as the program",
+	"no-python":     "",
+	"run-path":      "",
+	"start-method":  "",
 }
 
 // foreignHint is what to say of an unknown option that is another launcher's; "" if it is none's.
