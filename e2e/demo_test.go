@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write into the README what make demo prints here and now")
+var update = flag.Bool("update", false, "write the generated parts of pages anew; the README gets what make demo prints here and now")
 
 // demoCommand is what make demo runs when it has built the commands.
 const demoCommand = "bin/gorun -np 4 bin/a2a -m 32"

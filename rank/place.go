@@ -88,20 +88,15 @@ func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange,
 		p.cpus = topo.CPUs()
 	}
 	if env.SegmentFD < 0 {
-		return nil, errors.New("GORUN_SEGMENT is not set, although gorun started this rank")
-	}
-	var err error
-	if p.segment, err = shm.Open(env.SegmentFD); err != nil {
-		return nil, fmt.Errorf("GORUN_SEGMENT=%d: %w", env.SegmentFD, err)
-	}
-	if p.segment.Ranks() < p.size {
-		return nil, errors.Join(fmt.Errorf("GORUN_SEGMENT=%d has room for %d ranks, but GORUN_LOCAL_SIZE is %d", env.SegmentFD, p.segment.Ranks(), p.size), p.close())
-	}
-	if p.size == size {
+		// gorun may make no memory that processes share, and has said so.
+		p.alone()
+	} else if err := p.share(env.SegmentFD); err != nil {
+		return nil, err
+	} else if p.size == size {
 		p.whole, p.largest = true, size
 		return p, nil
 	}
-	// Other hosts are reached over TCP, whose secret rank 0 makes.
+	// The others are reached over TCP, whose secret rank 0 makes.
 	own := wireup.Greeting{Host: p.host, Kernel: bootID(), CPUs: topo.Allowed().String(), Limit: limit(), PID: os.Getpid()}
 	all, err := greet(ctx, exchange, &own, rank)
 	if err != nil {
@@ -111,6 +106,20 @@ func gorunPlace(ctx context.Context, env *Environment, exchange wireup.Exchange,
 	p.shareCPUs(all, rank)
 	return p, nil
 }
+
+// share opens the segment that the launcher hands on.
+func (p *place) share(fd int) (err error) {
+	if p.segment, err = shm.Open(fd); err != nil {
+		return fmt.Errorf("GORUN_SEGMENT=%d: %w", fd, err)
+	}
+	if p.segment.Ranks() < p.size {
+		return errors.Join(fmt.Errorf("GORUN_SEGMENT=%d has room for %d ranks, but GORUN_LOCAL_SIZE is %d", fd, p.segment.Ranks(), p.size), p.close())
+	}
+	return nil
+}
+
+// alone makes the rank a place of its own, which reaches everybody over TCP.
+func (p *place) alone() { p.segment, p.identity, p.local, p.owned = nil, "", 0, false }
 
 // shareCPUs takes note of ranks on other hosts that run on the CPUs of this one: hosts
 // may be agents, containers or namespaces of one machine. Without it a rank of each
@@ -192,7 +201,7 @@ func greet(ctx context.Context, exchange wireup.Exchange, own *wireup.Greeting, 
 }
 
 // foreignPlace finds the ranks of this machine under a launcher that gives no
-// segment: the lowest of them makes it, the others open it through /proc. Who
+// segment: the lowest of them makes it, the others open it through /proc. A rank that
 // may not is a place of its own and reaches everybody over TCP. chosen is what the user says
 // of the network between hosts.
 func foreignPlace(ctx context.Context, p *place, chosen string, exchange wireup.Exchange, rank, size int) (*place, error) {
@@ -236,10 +245,14 @@ func foreignPlace(ctx context.Context, p *place, chosen string, exchange wireup.
 	fd := -1
 	if lowest == rank {
 		s, err := shm.Create(shm.DefaultGeometry(p.size, shm.Limit()))
-		if err != nil {
+		switch {
+		case err == nil:
+			p.segment, p.owned, fd = s, true, s.FD()
+		case errors.Is(err, errors.ErrUnsupported):
+			p.alone()
+		default:
 			return nil, err
 		}
-		p.segment, p.owned, fd = s, true, s.FD()
 	}
 	// All take part, whether their host has a segment or not.
 	cards, err := exchange.AllGather(ctx, strconv.AppendInt(nil, int64(fd), 10))
@@ -254,7 +267,7 @@ func foreignPlace(ctx context.Context, p *place, chosen string, exchange wireup.
 			if err := p.close(); err != nil {
 				return p, err
 			}
-			p.segment, p.identity, p.local = nil, "", 0
+			p.alone()
 		}
 		p.owned = p.segment != nil
 	}

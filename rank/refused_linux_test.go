@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -29,6 +31,8 @@ func refused() {
 	switch r := os.Getenv("PMI_RANK"); {
 	case who == "all", who == "first" && r == "0", who == "last" && r == "2":
 		orExit(testenv.RefuseProcessVM())
+	case who == "memfd":
+		orExit(testenv.Refuse(unix.EPERM, testenv.Call{Number: unix.SYS_MEMFD_CREATE}))
 	case who == "foreigner" && r == "2":
 		apart()
 	}
@@ -179,7 +183,8 @@ func longWindow(ctx context.Context, c *rank.Comm, round int) error {
 
 // Where the kernel refuses process_vm_readv and process_vm_writev, long data in ordinary
 // memory goes another way: a seccomp filter on all ranks or on one, or a rank in a user
-// namespace of its own, which may be read and may not read.
+// namespace of its own, which may be read and may not read. Where it refuses memfd_create,
+// the ranks of another launcher share no memory at all.
 func TestRanksWithoutProcessVM(t *testing.T) {
 	testenv.NoLeaks(t)
 	namespaces := apartWorks()
@@ -193,6 +198,7 @@ func TestRanksWithoutProcessVM(t *testing.T) {
 		{"all", "soft0", []int{3}, false, true},
 		{"all", "", []int{3}, true, true},
 		{"all", "", []int{2, 1}, false, false},
+		{"memfd", "", []int{3}, true, false},
 		{"first", "", []int{3}, false, false},
 		{"last", "", []int{3}, false, false},
 		{"last", "soft0", []int{3}, false, false},

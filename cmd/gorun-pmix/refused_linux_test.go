@@ -20,7 +20,7 @@ func init() {
 	if os.Getenv(refusedVariable) == "" {
 		return
 	}
-	if err := testenv.Refuse(unix.SYS_SPLICE); err != nil {
+	if err := testenv.Refuse(unix.EPERM, testenv.Call{Number: unix.SYS_SPLICE}); err != nil {
 		panic(err)
 	}
 	if _, err := unix.Splice(-1, nil, -1, nil, 1, 0); err != unix.EPERM {

@@ -14,7 +14,8 @@ import (
 const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // Create makes a segment in a new memfd, which no other process has yet: it is
-// closed on exec, so a launcher hands FD on by name.
+// closed on exec, so a launcher hands FD on by name. The error is errors.ErrUnsupported
+// where the kernel, or a filter, gives no memfd.
 func Create(g Geometry) (*Segment, error) {
 	s, err := create(g)
 	if err != nil {
@@ -57,7 +58,10 @@ func memfd() (int, error) {
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.MemfdCreate("gorun", flags)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // a filter of system calls
+		return -1, fmt.Errorf("memfd_create: %w (%w)", err, errors.ErrUnsupported)
+	case err != nil:
 		return -1, fmt.Errorf("memfd_create: %w", err)
 	}
 	return fd, nil

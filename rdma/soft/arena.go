@@ -87,7 +87,7 @@ type arenaHeader struct {
 	wanted  uint32   // 1: such a peer asks the owner to listen; the owner takes it back to 0
 	port    uint32   // where the owner listens, on 127.0.0.1; 0: not yet, or portNone
 	secret  [32]byte // of links to it; port is stored behind it, with release
-	refused uint32   // 1: the kernel lets the owner read no process at all
+	refused uint32   // 1: the kernel lets the owner read, or write, no process at all
 	_       uint32
 	network uint64 // the owner's network namespace: its 127.0.0.1 is another's elsewhere; 0: not known
 	_       [8]byte

@@ -131,10 +131,10 @@ func (s *peer) meet() error {
 }
 
 // reachOf finds out how the ordinary memory of the process behind e is reached,
-// by reading the nonce that e says is there.
+// by reading the nonce that e says is there. A filter may refuse reads or writes alone: then neither is used.
 func (p *Provider) reachOf(e *endpoint) reach {
 	var got [16]byte
-	if readProcess(int(e.pid), got[:], e.probe) != nil || got != e.nonce {
+	if atomic.LoadUint32(&p.head.refused) == 1 || readProcess(int(e.pid), got[:], e.probe) != nil || got != e.nonce {
 		// The kernel does not let this process ask itself: only it can have a local segment.
 		if int(e.pid) == os.Getpid() && e.started == processStart(os.Getpid()) && p.segment.FD() < 0 {
 			return reachSame

@@ -40,11 +40,11 @@ func (s *peer) callable() bool {
 	return theirs == ours || theirs == 0 || ours == 0
 }
 
-// refused tells whether the kernel lets this process read no process, not even
-// itself, as a seccomp filter does.
+// refused tells whether the kernel lets this process read, or write, no process, not even
+// itself, as a seccomp filter does. A peer's check of what it writes finds it unchanged.
 func (p *Provider) refused() bool {
-	var got [16]byte
-	return readProcess(p.pid, got[:], addressOf(p.probe[:])) != nil
+	got, at := *p.probe, addressOf(p.probe[:])
+	return readProcess(p.pid, got[:], at) != nil || writeProcess(p.pid, got[:], at) != nil
 }
 
 // refused tells whether the peer found so.

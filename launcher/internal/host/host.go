@@ -233,14 +233,29 @@ func (h *Host) prepare() error {
 	if err := h.checkDaemon(); err != nil {
 		return err
 	}
-	g := h.geometry(shm.Limit())
-	if h.segment, err = shm.Create(g); err != nil {
-		return fmt.Errorf("shared segment of %d ranks: %w", g.Ranks, err)
+	if err := h.openSegment(); err != nil {
+		return err
 	}
 	if err := h.openDaemon(); err != nil {
 		return err
 	}
 	h.openWorld()
+	return nil
+}
+
+// openSegment makes the memory that the ranks share. Where the kernel gives none it is gorun's own, and no rank
+// inherits it.
+func (h *Host) openSegment() (err error) {
+	g := h.geometry(shm.Limit())
+	if h.segment, err = shm.Create(g); errors.Is(err, errors.ErrUnsupported) {
+		if len(h.spec.Ranks) > 1 {
+			h.emit(Event{Kind: Unshared, Rank: -1, Text: fmt.Sprintf("%v: Go ranks of one host share no memory, and their data goes over TCP; a filter of system calls that permits memfd_create avoids this", err)})
+		}
+		h.segment, err = shm.NewLocal(g)
+	}
+	if err != nil {
+		return fmt.Errorf("shared segment of %d ranks: %w", g.Ranks, err)
+	}
 	return nil
 }
 

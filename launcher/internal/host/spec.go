@@ -153,6 +153,7 @@ const (
 	Loaded                           // Rank has joined with the library of MPI whose file is Text; N is 1 if by PMIx
 	Unassisted                       // the daemon that steps started collectives is gone: Text
 	Unused                           // no rank has given that daemon anything: Text
+	Unshared                         // the ranks share no memory: Text
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
 	Doubled                          // a child of Rank has called MPI_Init as the same rank: Text
 	Turned                           // the answer to Turn

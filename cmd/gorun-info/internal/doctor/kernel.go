@@ -31,14 +31,10 @@ func kernel(_ context.Context, v *View) Finding {
 	before := func(a, b int) bool { return major < a || major == a && minor < b }
 	const newer = "use a kernel of 5.4 or newer"
 	switch {
-	case before(3, 17):
-		return problem(newer, "%s: no memfd_create (3.17), so ranks cannot share memory", text)
+	case before(4, 18):
+		return problem(newer, "%s: older than 4.18, the oldest that gorun supports", text)
 	case before(5, 4):
-		lacks := []string{"no pidfds to wait for (5.4): a thread waits for each rank"}
-		if before(4, 16) {
-			lacks = append(lacks, "no expedited membarrier (4.16)")
-		}
-		return note(newer, "%s: %s", text, strings.Join(lacks, "; "))
+		return note(newer, "%s: no pidfds to wait for (5.4): a thread waits for each rank", text)
 	}
 	return ok("%s", text)
 }
