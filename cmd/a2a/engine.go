@@ -8,13 +8,13 @@ import (
 	"github.com/gorun-mpi/gorun/rank"
 )
 
-// An engine runs the all-to-alls of a rank. The exchange owns it, and makes one call at a time.
+// An engine runs the collectives of a rank. The exchange owns it, and makes one call at a time.
 type engine interface {
 	// buffers makes n integers each to send and to receive, registered, until close. It comes once,
 	// on all ranks.
 	buffers(ctx context.Context, n int) (send, recv []int32, err error)
-	// call is the all-to-all of a slot: only what is shared out takes part. It returns when the rank's blocks
-	// have arrived and its own have been sent.
+	// call is the collective of a slot: only what is shared out takes part. It returns when what the rank receives
+	// has arrived and what it sends has been sent.
 	call(ctx context.Context, s slot) error
 	// ran is an error unless the engine itself has run as many calls so far.
 	ran(calls int) error
@@ -36,10 +36,14 @@ type engineCounts struct {
 
 // open makes the engine that --engine names.
 func (e *exchange) open() (engine, error) {
-	own := inlineEngine{comm: e.comm, ints: e.params.perPeer(e.comm.Size()) * e.comm.Size()}
-	started := &startedEngine{inlineEngine: own, requests: make(map[int]rank.Request)}
+	per := e.params.perPeer(e.comm.Size())
+	own := inlineEngine{comm: e.comm, op: e.pattern.op, sent: per * e.pattern.op.blocks(e.comm.Size()), received: per * e.pattern.op.arriving(e.comm.Size())}
+	started := newStartedEngine(own)
 	switch e.params.engine {
 	case engineDPA:
+		if e.pattern.op != allToAll {
+			return newStepEngine(own)
+		}
 		return newKernelEngine(e.ctx, e.comm, &e.params)
 	case engineThread:
 		started.by, started.of = "progress thread", func(c *rank.Counters) uint64 { return c.Collective.Beside }
@@ -53,8 +57,9 @@ func (e *exchange) open() (engine, error) {
 
 // An inlineEngine has the rank run the collective itself.
 type inlineEngine struct {
-	comm *rank.Comm
-	ints int // of a call
+	comm           *rank.Comm
+	op             operation
+	sent, received int // integers of a call
 }
 
 func (e *inlineEngine) buffers(_ context.Context, n int) (send, recv []int32, err error) {
@@ -66,7 +71,7 @@ func (e *inlineEngine) buffers(_ context.Context, n int) (send, recv []int32, er
 }
 
 func (e *inlineEngine) call(ctx context.Context, s slot) error {
-	return rank.Alltoall(ctx, e.comm, s.send[:e.ints], s.recv[:e.ints])
+	return e.op.run(ctx, e.comm, s.send[:e.sent], s.recv[:e.received])
 }
 
 // A startedEngine has another run the collective, the rank's progress thread or the host's daemon: a request for each
@@ -78,19 +83,29 @@ type startedEngine struct {
 	requests map[int]rank.Request        // by place
 }
 
-func (e *startedEngine) call(ctx context.Context, s slot) (err error) {
-	r, made := e.requests[s.at]
-	if !made {
-		if r, err = rank.AlltoallInit(e.comm, s.send[:e.ints], s.recv[:e.ints]); err != nil {
-			return err
-		}
-		e.requests[s.at] = r
-	}
-	if err := r.Start(); err != nil {
+func newStartedEngine(own inlineEngine) *startedEngine {
+	return &startedEngine{inlineEngine: own, requests: make(map[int]rank.Request)}
+}
+
+func (e *startedEngine) call(ctx context.Context, s slot) error {
+	r, err := e.start(s)
+	if err != nil {
 		return err
 	}
 	_, err = r.Wait(ctx)
 	return err
+}
+
+// start starts the collective of a slot.
+func (e *startedEngine) start(s slot) (r rank.Request, err error) {
+	r, made := e.requests[s.at]
+	if !made {
+		if r, err = e.op.prepare(e.comm, s.send[:e.sent], s.recv[:e.received]); err != nil {
+			return r, err
+		}
+		e.requests[s.at] = r
+	}
+	return r, r.Start()
 }
 
 func (e *startedEngine) ran(calls int) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-// exchange runs the all-to-alls of one rank.
+// exchange runs the collectives of one rank.
 type exchange struct {
 	ctx     context.Context
 	world   *rank.World
@@ -53,10 +53,10 @@ const cacheLine = 64
 // run is the whole exchange. The report is rank 0's; it is nil elsewhere.
 func (e *exchange) run() (r *report, err error) {
 	p, ranks := &e.params, e.comm.Size()
-	e.pattern = pattern{seed: uint64(p.seed)}
+	e.pattern = pattern{uint64(p.seed), p.operation()}
 	if over := p.unused(ranks); over > 0 && e.comm.Rank() == 0 {
 		e.log.Warnf("-m %d: %d integers cannot be shared out to %d ranks, so the last %d stay 0 and are not sent; -m %d would leave none over",
-			p.msgsize, p.ints(), ranks, over, p.perPeer(ranks)*ranks*intSize)
+			p.msgsize, p.ints(), ranks, over, (p.ints()-over)*intSize)
 	}
 	if e.engine, err = e.open(); err != nil {
 		return nil, err
@@ -88,6 +88,10 @@ func (e *exchange) run() (r *report, err error) {
 // allocate makes the buffers of all slots, in one registered piece each way.
 func (e *exchange) allocate() error {
 	ints := e.params.ints()
+	arriving := ints // with what is over
+	if e.pattern.op == reduceScatter {
+		arriving = e.params.perPeer(e.comm.Size())
+	}
 	stride := (ints*intSize + cacheLine - 1) / cacheLine * cacheLine / intSize
 	n := min(max(1, slotBytes/(stride*intSize)), maxSlots)
 	send, recv, err := e.engine.buffers(e.ctx, n*stride)
@@ -99,7 +103,7 @@ func (e *exchange) allocate() error {
 	}
 	e.slots = make([]slot, n)
 	for i := range e.slots {
-		e.slots[i] = slot{i * stride, send[i*stride : i*stride+ints : i*stride+ints], recv[i*stride : i*stride+ints : i*stride+ints]}
+		e.slots[i] = slot{i * stride, send[i*stride : i*stride+ints : i*stride+ints], recv[i*stride : i*stride+arriving : i*stride+arriving]}
 	}
 	e.stamps = make([]time.Time, n+1)
 	e.samples = make([]int64, 0, e.params.iterations)
@@ -162,6 +166,9 @@ func (e *exchange) prepare(n int) {
 	for i := range n {
 		e.pattern.fill(e.slots[i].send, e.calls+i, e.comm.Rank(), e.comm.Size())
 		clear(e.slots[i].recv)
+		if e.pattern.op == broadcast && e.comm.Rank() == root {
+			copy(e.slots[i].recv, e.slots[i].send) // a broadcast has one buffer
+		}
 	}
 }
 
@@ -169,8 +176,12 @@ func (e *exchange) prepare(n int) {
 func (e *exchange) verify(n int) error {
 	for i := range n {
 		if w, ok := e.pattern.verify(e.slots[i].recv, e.calls+i, e.comm.Rank(), e.comm.Size()); !ok {
-			return fmt.Errorf("call %d brought rank %d wrong data: in the block of rank %d, integer %d, found %d, expected %d",
-				w.call, e.comm.Rank(), w.from, w.index, w.got, w.want)
+			from := fmt.Sprintf("the block of rank %d", w.block)
+			if e.pattern.op != allToAll {
+				from = "the result of " + e.pattern.op.String()
+			}
+			return fmt.Errorf("call %d brought rank %d wrong data: in %s, integer %d, found %d, expected %d",
+				w.call, e.comm.Rank(), from, w.index, w.got, w.want)
 		}
 	}
 	e.calls += n

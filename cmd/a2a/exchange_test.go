@@ -27,6 +27,9 @@ func exchangeWith(t *testing.T, cfg rank.RunConfig, ranks int, p params) (*repor
 	if p.engine == "" {
 		p.engine = engineInline
 	}
+	if p.op == "" {
+		p.op = "alltoall"
+	}
 	p.settle(ranks, threadsMost)
 	var out, log strings.Builder
 	var first *report

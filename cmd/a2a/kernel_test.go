@@ -69,7 +69,7 @@ func TestRequestIsUsedAgain(t *testing.T) {
 	const ranks, calls = 2, 50
 	cfg := rank.RunConfig{Config: rank.Config{Verbs: true}}
 	err := cfg.Run(testenv.Deadline(t, time.Minute), ranks, func(ctx context.Context, c *rank.Comm) (err error) {
-		e, err := newKernelEngine(ctx, c, &params{engine: engineDPA, threads: 1, msgsize: ranks * intSize})
+		e, err := newKernelEngine(ctx, c, &params{op: "alltoall", engine: engineDPA, threads: 1, msgsize: ranks * intSize})
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func TestRequestIsUsedAgain(t *testing.T) {
 func TestFailedKernelIsTheCallsError(t *testing.T) {
 	testenv.NoLeaks(t)
 	err := (rank.RunConfig{Config: rank.Config{Verbs: true}}).Run(testenv.Deadline(t, time.Minute), 1, func(ctx context.Context, c *rank.Comm) error {
-		e, err := newKernelEngine(ctx, c, &params{engine: engineDPA, threads: 1, msgsize: intSize})
+		e, err := newKernelEngine(ctx, c, &params{op: "alltoall", engine: engineDPA, threads: 1, msgsize: intSize})
 		if err != nil {
 			return err
 		}

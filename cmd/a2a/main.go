@@ -3,6 +3,8 @@
 //
 //	gorun -np 4 a2a -m 32
 //
+// With --op it runs a broadcast, an all-reduce or a reduce-scatter of the same matrices instead (operation.go).
+//
 // It prints what the original prints, the send and the receive matrix, then how
 // long setting up, the first call and calls in steady state took, how many
 // calls were verified, and what the device counted.
@@ -25,7 +27,8 @@
 // call (exchange.go).
 //
 // An engine runs the calls (engine.go): inline, the rank's own collective; thread, the same by its progress thread;
-// dpa, the kernel of the original on device threads (kernel.go); or daemon, the daemon of gorun --offload. Nothing
+// dpa, the kernel of the original on device threads (kernel.go), or a device thread that steps the rank's own
+// collective where the original has no kernel (step.go); or daemon, the daemon of gorun --offload. Nothing
 // falls back from one to the other, and the output says which it was.
 //
 // Buffers are registered memory, made once. The command starts no goroutine but the threads of its engine.

@@ -1,9 +1,12 @@
 package main
 
 // pattern makes the numbers in the blocks: 0..9999, the same for the same seed.
-type pattern struct{ seed uint64 }
+type pattern struct {
+	seed uint64
+	op   operation
+}
 
-// key stands for the block that rank from sends to rank to in a call.
+// key stands for block to of what rank from sends in a call.
 func (p pattern) key(call, from, to int) uint64 {
 	k := mix(p.seed + 0x9e3779b97f4a7c15)
 	k = mix(k ^ uint64(call))
@@ -23,10 +26,14 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fill writes what a rank sends in a call; what is over at the end stays as it is.
+// fill writes what a rank sends in a call; what is over at the end stays as it is, and all of a rank that sends nothing.
 func (p pattern) fill(send []int32, call, from, ranks int) {
-	per := len(send) / ranks
-	for to := range ranks {
+	if !p.op.sends(from) {
+		return
+	}
+	blocks := p.op.blocks(ranks)
+	per := len(send) / blocks
+	for to := range blocks {
 		key := p.key(call, from, to)
 		block := send[to*per : (to+1)*per]
 		for i := range block {
@@ -37,24 +44,33 @@ func (p pattern) fill(send []int32, call, from, ranks int) {
 
 // wrong is a place where something else arrived than was sent.
 type wrong struct {
-	call, from, index int
-	got, want         int32
+	call, block, index int
+	got, want          int32
 }
 
-// verify compares what arrived at a rank in a call with what was sent to it.
+// verify compares what arrived at a rank in a call with what was sent to it. The sums of up to 200,000 ranks have room in 32 bits.
 func (p pattern) verify(recv []int32, call, at, ranks int) (wrong, bool) {
-	per := len(recv) / ranks
-	for from := range ranks {
-		key := p.key(call, from, at)
-		for i, got := range recv[from*per : (from+1)*per] {
-			if want := value(key, i); got != want {
-				return wrong{call, from, i, got, want}, false
+	blocks := p.op.arriving(ranks)
+	per := len(recv) / blocks
+	var keys []uint64 // of the blocks that are summed up
+	for block := range blocks {
+		keys = keys[:0]
+		for from, end := p.op.sources(block, ranks); from < end; from++ {
+			keys = append(keys, p.key(call, from, p.op.place(at)))
+		}
+		for i, got := range recv[block*per : (block+1)*per] {
+			want := int32(0)
+			for _, key := range keys {
+				want += value(key, i)
+			}
+			if got != want {
+				return wrong{call, block, i, got, want}, false
 			}
 		}
 	}
-	for i, got := range recv[per*ranks:] {
+	for i, got := range recv[per*blocks:] {
 		if got != 0 {
-			return wrong{call, ranks, i, got, 0}, false
+			return wrong{call, blocks, i, got, 0}, false
 		}
 	}
 	return wrong{}, true

@@ -47,6 +47,63 @@ func TestPatternIsWhatArrives(t *testing.T) {
 	}
 }
 
+// collective is each operation by hand, on the rows of all ranks.
+func (o operation) collective(send [][]int32) [][]int32 {
+	recv := make([][]int32, len(send))
+	for k := range recv {
+		switch per := len(send[0]) / len(send); o {
+		case broadcast:
+			recv[k] = slices.Clone(send[0])
+		case allReduce:
+			recv[k] = make([]int32, len(send[0]))
+			for _, row := range send {
+				for i, v := range row {
+					recv[k][i] += v
+				}
+			}
+		case reduceScatter:
+			recv[k] = make([]int32, per)
+			for _, row := range send {
+				for i := range per {
+					recv[k][i] += row[k*per+i]
+				}
+			}
+		case allToAll:
+			recv = transpose(send, len(send[0]))
+		}
+	}
+	return recv
+}
+
+// What verify expects of an operation is what it makes of what fill wrote; each wrong integer is found.
+func TestPatternOfOperations(t *testing.T) {
+	for op := range operation(len(operations)) {
+		for _, c := range []struct{ ranks, ints int }{{1, 1}, {2, 2}, {3, 10}, {4, 9}, {7, 70}} {
+			p := pattern{42, op}
+			send := make([][]int32, c.ranks)
+			for r := range send {
+				send[r] = make([]int32, c.ints)
+				p.fill(send[r], 5, r, c.ranks)
+				if sent := slices.ContainsFunc(send[r], func(v int32) bool { return v != 0 }); sent != (op != broadcast || r == 0) {
+					t.Errorf("%v, %d ranks: rank %d sends %v", op, c.ranks, r, send[r])
+				}
+			}
+			for r, recv := range op.collective(send) {
+				if w, ok := p.verify(recv, 5, r, c.ranks); !ok {
+					t.Errorf("%v, %d ranks, %d integers, rank %d: %+v", op, c.ranks, c.ints, r, w)
+				}
+				for i := range recv {
+					recv[i]++
+					if w, ok := p.verify(recv, 5, r, c.ranks); ok || w.got != recv[i] || w.want != recv[i]-1 {
+						t.Errorf("%v, %d ranks, %d integers: a wrong integer %d of rank %d was not found: %+v", op, c.ranks, c.ints, i, r, w)
+					}
+					recv[i]--
+				}
+			}
+		}
+	}
+}
+
 func TestPatternRangeAndSeed(t *testing.T) {
 	var low, high int32 = 9999, 0
 	a, b := make([]int32, 1000), make([]int32, 1000)

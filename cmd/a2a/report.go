@@ -13,8 +13,12 @@ import (
 const (
 	countWrites = iota
 	countWriteBytes
+	countReads
+	countReadBytes
 	countCopies
 	countCopyBytes
+	countReductions
+	countReduceBytes
 	countSignals
 	countDescriptors
 	countCredits
@@ -53,6 +57,10 @@ func delta(before, after reading) []uint64 {
 	d := make([]uint64, counters)
 	d[countWrites] = after.Collective.Puts - before.Collective.Puts
 	d[countWriteBytes] = after.Collective.PutBytes - before.Collective.PutBytes
+	d[countReads] = after.Collective.Gets - before.Collective.Gets
+	d[countReadBytes] = after.Collective.GetBytes - before.Collective.GetBytes
+	d[countReductions] = after.Collective.Reductions - before.Collective.Reductions
+	d[countReduceBytes] = after.Collective.ReduceBytes - before.Collective.ReduceBytes
 	d[countCopies] = after.Collective.Copies - before.Collective.Copies
 	d[countCopyBytes] = after.Collective.CopyBytes - before.Collective.CopyBytes
 	d[countSignals] = after.Collective.Signals - before.Collective.Signals
@@ -129,10 +137,19 @@ func (r *report) text() string {
 		b.WriteString("steady state  not measured (-i 0)\n")
 	}
 	fmt.Fprintf(&b, "verified      %s of %d, on every rank\n", count(r.calls, "call", "calls"), r.calls)
-	fmt.Fprintf(&b, "device        %s (%s), in one call by engine %s: %s of %d bytes in all, %s (own blocks), %s\n",
-		strings.Join(r.devices(), ","), r.device.Provider, r.engine(), count(r.counted[countWrites], "write", "writes"), r.counted[countWriteBytes],
-		count(r.counted[countCopies], "copy", "copies"), count(r.counted[countSignals], "signal", "signals"))
+	of, moved := "call", r.writes()+" in all, "+count(r.counted[countCopies], "copy", "copies")+" (own blocks)"
+	if op := r.params.operation(); op != allToAll {
+		of, moved = op.String(), fmt.Sprintf("%s, %s of %d bytes in all, %s, %s", r.writes(), count(r.counted[countReads], "read", "reads"), r.counted[countReadBytes],
+			count(r.counted[countCopies], "copy", "copies"), count(r.counted[countReductions], "reduction", "reductions"))
+	}
+	fmt.Fprintf(&b, "device        %s (%s), in one %s by engine %s: %s, %s\n",
+		strings.Join(r.devices(), ","), r.device.Provider, of, r.engine(), moved, count(r.counted[countSignals], "signal", "signals"))
 	return b.String()
+}
+
+// writes are those of payload.
+func (r *report) writes() string {
+	return fmt.Sprintf("%s of %d bytes", count(r.counted[countWrites], "write", "writes"), r.counted[countWriteBytes])
 }
 
 // count is a number of things: "1 call", "2 calls".
@@ -159,6 +176,7 @@ func span(d time.Duration) string {
 // results is the report for programs.
 type results struct {
 	Ranks    int      `json:"ranks"`
+	Op       string   `json:"op"`
 	MsgSize  int      `json:"msgsize"`
 	PerPeer  int      `json:"bytes_per_peer"`
 	Seed     int64    `json:"seed"`
@@ -206,6 +224,11 @@ type callCount struct {
 	WriteBytes uint64 `json:"write_bytes"`
 	Copies     uint64 `json:"copies"`
 	CopyBytes  uint64 `json:"copy_bytes"`
+	// Reads are of long data, which the rank that needs them reads; reductions combine two vectors. All-to-alls have neither.
+	Reads       uint64 `json:"reads"`
+	ReadBytes   uint64 `json:"read_bytes"`
+	Reductions  uint64 `json:"reductions"`
+	ReduceBytes uint64 `json:"reduce_bytes"`
 	// Signals announce writes; descriptors, two RDMA writes each, tell where
 	// to write; credits give buffers back.
 	Signals     uint64 `json:"signals"`
@@ -222,7 +245,7 @@ type callCount struct {
 
 func (r *report) results() results {
 	return results{
-		Ranks: r.ranks, MsgSize: r.params.msgsize, PerPeer: r.params.perPeer(r.ranks) * intSize, Seed: r.params.seed,
+		Ranks: r.ranks, Op: r.params.op, MsgSize: r.params.msgsize, PerPeer: r.params.perPeer(r.ranks) * intSize, Seed: r.params.seed,
 		Devices: r.devices(), Provider: r.device.Provider,
 		Engine: r.params.engine, Threads: r.params.threads, Pinned: r.pinned,
 		SetUp: micros(r.setUp), First: micros(r.first),
@@ -237,7 +260,8 @@ func (r *report) results() results {
 // callCounts names what was counted.
 func callCounts(counted []uint64) callCount {
 	return callCount{Writes: counted[countWrites], WriteBytes: counted[countWriteBytes], Copies: counted[countCopies],
-		CopyBytes: counted[countCopyBytes], Signals: counted[countSignals], Descriptors: counted[countDescriptors],
+		CopyBytes: counted[countCopyBytes],
+		Reads:     counted[countReads], ReadBytes: counted[countReadBytes], Reductions: counted[countReductions], ReduceBytes: counted[countReduceBytes], Signals: counted[countSignals], Descriptors: counted[countDescriptors],
 		Credits: counted[countCredits], DeviceWrites: counted[countDeviceWrites],
 		Kernels: counted[countKernels], PostedByThreads: counted[countPosted]}
 }

@@ -49,7 +49,7 @@ func sample() *report {
 	after.Collective.Puts, after.Collective.PutBytes = 12, 96
 	after.Collective.Copies, after.Collective.CopyBytes, after.Collective.Signals = 4, 32, 12
 	after.Collective.Descriptors, after.Collective.Credits = 1, 2
-	return &report{ranks: 4, params: params{msgsize: 32, engine: engineInline, warmup: 100, seed: 1}, device: rank.DeviceInfo{Name: "soft0", Provider: "soft"},
+	return &report{ranks: 4, params: params{op: "alltoall", msgsize: 32, engine: engineInline, warmup: 100, seed: 1}, device: rank.DeviceInfo{Name: "soft0", Provider: "soft"},
 		setUp: 3412 * time.Microsecond, first: 12300, steady: steady{812, 934, 1720}, timed: 1000, calls: 1117, counted: delta(before, after),
 		started: append(starting(rank.Counters{Sleeps: 3, Overslept: 1, Datagrams: 24, Late: 2}), 6000)}
 }
@@ -70,6 +70,12 @@ device        soft0 (soft), in one call by engine inline: 12 writes of 96 bytes 
 	if got := r.text(); !strings.Contains(got, "steady state  not measured (-i 0)\n") || !strings.Contains(got, "device        a,b (soft), in one call by engine dpa (1 device thread a rank, sharing CPUs): 12 writes") {
 		t.Errorf("text without timed calls and with two devices is\n%s", got)
 	}
+	r = sample()
+	r.params.op = "allreduce"
+	r.counted[countReads], r.counted[countReadBytes], r.counted[countReductions] = 1, 8, 12
+	if got, want := r.text(), "in one allreduce by engine inline: 12 writes of 96 bytes, 1 read of 8 bytes in all, 4 copies, 12 reductions, 12 signals\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("text of an all-reduce is\n%s\nwant at its end %s", got, want)
+	}
 }
 
 func TestReportJSON(t *testing.T) {
@@ -81,7 +87,7 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
-	if got.Ranks != 4 || got.Engine != engineInline || got.PerPeer != 8 || got.Steady.Median != 0.934 || got.Steady.Switches != 1.5 || got.Verified != 1117 || got.OneCall != (callCount{12, 96, 4, 32, 12, 1, 2, 28, 3, 7}) || got.Start != (startCount{3, 1, 24, 2}) {
+	if got.Ranks != 4 || got.Op != "alltoall" || got.Engine != engineInline || got.PerPeer != 8 || got.Steady.Median != 0.934 || got.Steady.Switches != 1.5 || got.Verified != 1117 || got.OneCall != (callCount{Writes: 12, WriteBytes: 96, Copies: 4, CopyBytes: 32, Signals: 12, Descriptors: 1, Credits: 2, DeviceWrites: 28, Kernels: 3, PostedByThreads: 7}) || got.Start != (startCount{3, 1, 24, 2}) {
 		t.Errorf("results are %+v", got)
 	}
 }

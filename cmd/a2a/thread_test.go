@@ -36,7 +36,7 @@ func TestProgressThreadExecutesTheSteps(t *testing.T) {
 // A rank that helps its thread is found out.
 func TestThreadEngineFailsWhenTheRankHelps(t *testing.T) {
 	testenv.NoLeaks(t)
-	p := params{engine: engineThread, msgsize: 8, iterations: 1, print: printNone}
+	p := params{op: "alltoall", engine: engineThread, msgsize: 8, iterations: 1, print: printNone}
 	p.settle(2, threadsMost)
 	cfg := rank.RunConfig{Config: rank.Config{Progress: rank.ProgressOff}} // not what the engine asks for
 	err := cfg.Run(testenv.Deadline(t, time.Minute), 2, func(ctx context.Context, c *rank.Comm) error {
