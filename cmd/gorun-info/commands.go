@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/hostfile"
 )
@@ -23,6 +24,8 @@ type request struct {
 	hosts      []hostfile.Host
 	programs   []string
 	np         int
+	portList   string
+	ports      ports.Range // of portList
 	json       bool
 	record     bool
 	emulate    string
@@ -49,7 +52,7 @@ func commands() []command {
 	return []command{
 		{"", "", "print an overview: versions, MPIs, the machine, settings", []string{"json"}, showOverview},
 		{"doctor", "[HOST...|PROGRAM]", "check this machine, other hosts by ssh and each pair of them, or a program: print what fixes each problem",
-			[]string{"json", "np", "verbose"}, showDoctor},
+			[]string{"json", "np", "tcp-ports", "verbose"}, showDoctor},
 		{"devices", "", "list the RDMA devices with ports, limits and features, and say why others are missing", []string{"json", "emulate", "representors"}, showDevices},
 		{"topo", "", "draw the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
 		{"settings", "", "list gorun's environment variables with their defaults", []string{"json"}, showSettings},
@@ -74,6 +77,8 @@ func flags() []flag {
 			func(f *pflag.FlagSet, r *request, o *flag) {
 				f.IntVarP(&r.np, o.long, o.short, max(1, topo.CPUs()), o.help)
 			}},
+		{"tcp-ports", "", "FIRST-LAST", "doctor: ports at which hosts call each other, as gorun --tcp-ports (default: GORUN_TCP_PORTS, else any)", nil,
+			func(f *pflag.FlagSet, r *request, o *flag) { f.StringVar(&r.portList, o.long, "", o.help) }},
 		{"json", "", "", "print JSON, for programs", nil, onOff(func(r *request) *bool { return &r.json })},
 		{"emulate", "", "NAME,...", "devices: names of the software devices, as in gorun --emulate (default: GORUN_EMULATE, else soft0)", nil,
 			func(f *pflag.FlagSet, r *request, o *flag) { f.StringVar(&r.emulate, o.long, "", o.help) }},
@@ -133,6 +138,10 @@ func parse(args []string) (*request, error) {
 	})
 	if unfit != nil {
 		return nil, unfit
+	}
+	var err error
+	if r.ports, err = ports.Parse(r.portList); err != nil || set.Changed("tcp-ports") && r.portList == "" {
+		return nil, fmt.Errorf("--tcp-ports: found %q, expected two ports, the first and the last, as 40000-40100", r.portList)
 	}
 	for _, word := range words {
 		if isProgram(word) {

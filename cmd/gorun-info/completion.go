@@ -60,7 +60,7 @@ _gorun_info() {
 	local cur=${COMP_WORDS[COMP_CWORD]} word command=
 	case ${COMP_WORDS[COMP_CWORD-1]} in
 	--completion|-completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- "$cur")); return ;;
-	--np|-np|-n|--emulate|-emulate) return ;;
+	--np|-np|-n|--emulate|-emulate|--tcp-ports|-tcp-ports) return ;;
 	esac
 	for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
 		case $word in

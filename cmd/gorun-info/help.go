@@ -32,6 +32,7 @@ command line, 130 when it is interrupted.
 Examples:
   gorun-info doctor -np 64
   gorun-info doctor node[01-04] user@node05
+  gorun-info doctor --tcp-ports 40000-40100 node01 node02
   gorun-info doctor --json | grep '"state":"problem"'
   gorun-info devices --json | jq '.devices[] | select(.provider == "verbs") | .name'
   gorun-info topo --record >machine.txt

@@ -89,7 +89,7 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 // view is this machine as the checks see it.
 func (r *request) view() *doctor.View {
 	v := doctor.Here()
-	v.Environ, v.Ranks, v.Beside, v.Version = r.environ, r.np, beside(), doctor.Spoken(version.Line("gorun"))
+	v.Environ, v.Ranks, v.Ports, v.Beside, v.Version = r.environ, r.np, r.ports, beside(), doctor.Spoken(version.Line("gorun"))
 	v.PMIx = func(ctx context.Context) doctor.PMIxSupport {
 		p := lookForPMI(ctx, v.Beside).PMIx
 		_, err := os.Stat(p.Helper)

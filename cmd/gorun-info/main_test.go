@@ -81,6 +81,9 @@ func TestCommandLine(t *testing.T) {
 		{"doctor --np", 2, "--np: expected a value"},
 		{"doctor -np x", 2, `--np: found "x", expected a number`},
 		{"doctor -np 0", 2, "--np: found 0, expected a number of ranks"},
+		{"doctor --tcp-ports 40000", 2, `--tcp-ports: found "40000", expected two ports, the first and the last`},
+		{"doctor --tcp-ports=", 2, `--tcp-ports: found "", expected two ports`},
+		{"topo --tcp-ports 1-2", 2, "--tcp-ports has no meaning for gorun-info topo"},
 		{"doctor --record", 2, "--record has no meaning for gorun-info doctor"},
 		{"topo -np 3", 2, "--np has no meaning for gorun-info topo"},
 		{"doctor a:b", 2, "a:b"},
@@ -91,8 +94,8 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("%q: got status %d, %q, want %d, %q", c.args, status, errs, c.status, c.errs)
 		}
 	}
-	r, err := parse(strings.Fields("doctor -np 64 -v node[01-02]:8 ada@node03,node01"))
-	if err != nil || r.np != 64 || !r.verbose || len(r.hosts) != 3 || r.hosts[1].Name != "node02" || r.hosts[2].User != "ada" {
+	r, err := parse(strings.Fields("doctor -np 64 -v -tcp-ports 40000:40100 node[01-02]:8 ada@node03,node01"))
+	if err != nil || r.ports.String() != "40000-40100" || r.np != 64 || !r.verbose || len(r.hosts) != 3 || r.hosts[1].Name != "node02" || r.hosts[2].User != "ada" {
 		t.Errorf("got %+v, %v, want three hosts", r, err)
 	}
 }

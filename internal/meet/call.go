@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/tlskey"
 )
 
@@ -42,7 +43,7 @@ type listener struct {
 	running sync.WaitGroup
 }
 
-func listen(key []byte, at netip.Addr) (*listener, error) {
+func listen(key []byte, at netip.Addr, of ports.Range) (*listener, error) {
 	if len(key) != KeySize {
 		return nil, fmt.Errorf("found a key of %d bytes, expected %d", len(key), KeySize)
 	}
@@ -50,12 +51,12 @@ func listen(key []byte, at netip.Addr) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	free := net.JoinHostPort(at.String(), "0")
+	address := func(port int) string { return net.JoinHostPort(at.String(), strconv.Itoa(port)) }
 	l := &listener{key: key}
-	if l.tcp, err = net.Listen("tcp", free); err != nil {
+	if err := of.Bind(func(port int) (err error) { l.tcp, err = net.Listen("tcp", address(port)); return err }); err != nil {
 		return nil, err
 	}
-	if l.udp, err = net.ListenPacket("udp", free); err != nil {
+	if err := of.Bind(func(port int) (err error) { l.udp, err = net.ListenPacket("udp", address(port)); return err }); err != nil {
 		l.tcp.Close()
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package meet tries whether hosts reach each other, as the hosts of a job will have to: each listens at the address
-// that it would have in a job, on free ports of TCP and UDP, and calls each of the others.
+// that it would have in a job, on free ports of TCP and UDP or of those that the job would take, and calls each of the others.
 //
 //	host (Serve, its standard streams)        who asks (All)
 //	        order: key, how to find the address   ◀
@@ -30,14 +30,17 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/ports"
 )
 
 // An Order is what a host is told first.
 type Order struct {
-	Key       []byte // of KeySize
-	Interface string // as --interface; "": the host's choice
-	Toward    string // an address of another host, for one that no remote shell has started; "": none
-	Remote    bool   // a remote shell has started it
+	Key       []byte      // of KeySize
+	Interface string      // as --interface; "": the host's choice
+	Toward    string      // an address of another host, for one that no remote shell has started; "": none
+	Remote    bool        // a remote shell has started it
+	Ports     ports.Range // of which it listens at one
 }
 
 // KeySize is the length of a meeting's key in bytes.
@@ -98,7 +101,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, address func(Order)
 	at, why, err := address(order)
 	if err == nil {
 		here.Address, here.Why = at.String(), why
-		if l, err = listen(order.Key, at); err == nil {
+		if l, err = listen(order.Key, at, order.Ports); err == nil {
 			defer l.close()
 			here.TCP, here.UDP = l.ports()
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -69,6 +70,30 @@ func TestAllMeet(t *testing.T) {
 	}
 }
 
+// With a range of ports hosts listen at these alone, and those that find none of them free say so.
+func TestAllMeetAtPorts(t *testing.T) {
+	testenv.NoLeaks(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	one := taken.Addr().(*net.TCPAddr).Port
+	wide := ports.Range{First: 42000, Last: 42999}
+	hosts := All(t.Context(), begin(t, t.Context(), "127.0.0.1", "127.0.0.2", "127.0.0.1"), []Order{{Ports: wide}, {Ports: wide}, {Ports: ports.Range{First: one, Last: one}}})
+	for i, h := range hosts[:2] {
+		if h.Err != nil || h.TCP < wide.First || h.TCP > wide.Last || h.UDP < wide.First || h.UDP > wide.Last {
+			t.Errorf("host %d: %+v, want ports of %v", i, h, wide)
+		}
+		if c := h.Calls[1-i]; c.TCP != "" || c.UDP != "" {
+			t.Errorf("host %d calls the other: %+v", i, c)
+		}
+	}
+	if err := hosts[2].Err; err == nil || !strings.Contains(err.Error(), fmt.Sprintf("all 1 ports of %d-%d are in use", one, one)) {
+		t.Errorf("the host whose port is taken: %v", err)
+	}
+}
+
 // A host that cannot take part is named, and the others meet.
 func TestAHostIsMissing(t *testing.T) {
 	testenv.NoLeaks(t)
@@ -97,7 +122,7 @@ func TestAHostIsMissing(t *testing.T) {
 // What does not know the key gets no answer.
 func TestStrangers(t *testing.T) {
 	testenv.NoLeaks(t)
-	l, err := listen(make([]byte, KeySize), netip.MustParseAddr("127.0.0.1"))
+	l, err := listen(make([]byte, KeySize), netip.MustParseAddr("127.0.0.1"), ports.Range{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +137,7 @@ func TestStrangers(t *testing.T) {
 	if c := call(t.Context(), make([]byte, KeySize), Peer{"127.0.0.1", tcp, udp}); c.TCP != "" || c.UDP != "" {
 		t.Errorf("a call with the key: %+v", c)
 	}
-	if _, err := listen(wrong[1:], netip.MustParseAddr("127.0.0.1")); err == nil {
+	if _, err := listen(wrong[1:], netip.MustParseAddr("127.0.0.1"), ports.Range{}); err == nil {
 		t.Error("a key that is too short was taken")
 	}
 }

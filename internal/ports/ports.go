@@ -13,12 +13,12 @@ import (
 // A Range is the ports from First to Last. The zero value stands for any port that is free.
 type Range struct{ First, Last int }
 
-// Parse reads a range, as 40000-40100; "": any port.
+// Parse reads a range, as 40000-40100 or 40000:40100; "": any port.
 func Parse(text string) (Range, error) {
 	if text == "" {
 		return Range{}, nil
 	}
-	first, last, ok := strings.Cut(text, "-")
+	first, last, ok := strings.Cut(strings.Replace(text, ":", "-", 1), "-")
 	var r Range
 	var err, bad error
 	r.First, err = strconv.Atoi(first)

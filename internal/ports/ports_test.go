@@ -23,13 +23,15 @@ func TestParse(t *testing.T) {
 		{"0-10", Range{}, false},
 		{"65000-65536", Range{}, false},
 		{"a-b", Range{}, false},
+		{"40000:40100", Range{40000, 40100}, true},
 		{"-5-5", Range{}, false},
+		{"1:2-3", Range{}, false},
 	} {
 		got, err := Parse(c.text)
 		if got != c.want || (err == nil) != c.ok {
 			t.Errorf("%q: got %v, %v, want %v, ok %v", c.text, got, err, c.want, c.ok)
 		}
-		if err == nil && got.String() != c.text {
+		if err == nil && got.String() != strings.Replace(c.text, ":", "-", 1) {
 			t.Errorf("%q is said as %q", c.text, got)
 		}
 	}

@@ -8,23 +8,30 @@ import (
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/meet"
+	"github.com/gorun-mpi/gorun/internal/ports"
 )
 
 // What the calls of three hosts say of the pairs, each "from to protocol: error".
 func TestCalls(t *testing.T) {
 	const silent = "no answer within 3s"
+	some := ports.Range{First: 40000, Last: 40100}
 	for _, c := range []struct {
 		name string
 		fail []string
 		want []string
+		at   ports.Range
 	}{
-		{"all answer", nil, []string{"ok pairs: 3 hosts call each other by TCP and UDP, and all answer"}},
-		{"one direction", []string{"b c tcp: " + silent}, []string{"problem b to c: TCP to 10.0.0.3: " + silent + "; c reaches b | on c: nft list ruleset; then let in, before what drops it: ip saddr 10.0.0.2 meta l4proto tcp accept"}},
-		{"both", []string{"a b tcp: " + silent, "b a tcp: connection refused"}, []string{"problem a to b: TCP to 10.0.0.2: " + silent + "; b to a: connection refused"}},
-		{"datagrams", []string{"c a udp: " + silent}, []string{"note c to a: UDP to 10.0.0.1: " + silent + "; TCP works | on a: "}},
-		{"both protocols", []string{"c a udp: " + silent, "c a tcp: " + silent}, []string{"problem c to a: TCP"}},
-		{"several", []string{"a b tcp: x", "a c tcp: y"}, []string{"problem a to b: ", "problem a to c: "}},
-		{"one is not there", []string{"b"}, []string{"ok pairs: "}},
+		{"all answer", nil, []string{"ok pairs: 3 hosts call each other by TCP and UDP, and all answer"}, ports.Range{}},
+		{"one direction", []string{"b c tcp: " + silent}, []string{"problem b to c: TCP to 10.0.0.3: " + silent + "; c reaches b | on c: nft list ruleset; then let in, before what drops it: ip saddr 10.0.0.2 meta l4proto tcp accept"}, ports.Range{}},
+		{"both", []string{"a b tcp: " + silent, "b a tcp: connection refused"}, []string{"problem a to b: TCP to 10.0.0.2: " + silent + "; b to a: connection refused"}, ports.Range{}},
+		{"datagrams", []string{"c a udp: " + silent}, []string{"note c to a: UDP to 10.0.0.1: " + silent + "; TCP works | on a: "}, ports.Range{}},
+		{"both protocols", []string{"c a udp: " + silent, "c a tcp: " + silent}, []string{"problem c to a: TCP"}, ports.Range{}},
+		{"ports", []string{"b c tcp: " + silent, "a c udp: " + silent}, []string{
+			"note a to c: UDP to 10.0.0.3: " + silent + "; TCP works | on c: nft list ruleset; then let in, before what drops it: ip saddr 10.0.0.1 udp dport 40000-40100 accept",
+			"problem b to c: TCP to 10.0.0.3: " + silent + "; c reaches b | on c: nft list ruleset; then let in, before what drops it: ip saddr 10.0.0.2 tcp dport 40000-40100 accept"}, some},
+		{"all answer at ports", nil, []string{"ok pairs: 3 hosts call each other by TCP and UDP at the ports 40000-40100, and all answer"}, some},
+		{"several", []string{"a b tcp: x", "a c tcp: y"}, []string{"problem a to b: ", "problem a to c: "}, ports.Range{}},
+		{"one is not there", []string{"b"}, []string{"ok pairs: "}, ports.Range{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			names := []string{"a", "b", "c"}
@@ -49,7 +56,7 @@ func TestCalls(t *testing.T) {
 					call.UDP = why
 				}
 			}
-			list := calls(guests, hosts)
+			list := calls(guests, hosts, c.at)
 			if len(list) != len(c.want) {
 				t.Fatalf("%+v, want %q", list, c.want)
 			}
@@ -117,6 +124,39 @@ func TestPairsStart(t *testing.T) {
 		t.Errorf("without hosts: %+v", found)
 	}
 }
+
+// The ports at which the hosts are told to listen are the command line's, else the environment's.
+func TestPairsHavePorts(t *testing.T) {
+	for _, c := range []struct {
+		name, environ string
+		option        ports.Range
+		want          string // of the order, or the finding
+	}{
+		{"none", "", ports.Range{}, `"Ports":{"First":0,"Last":0}`},
+		{"ours", "GORUN_TCP_PORTS=40000-40100", ports.Range{}, `"Ports":{"First":40000,"Last":40100}`},
+		{"Hydra's", "MPIEXEC_PORT_RANGE=50000:50010", ports.Range{}, `"Ports":{"First":50000,"Last":50010}`},
+		{"Hydra's for any", "MPIEXEC_PORT_RANGE=0:0", ports.Range{}, `"Ports":{"First":0,"Last":0}`},
+		{"both", "MPIEXEC_PORT_RANGE=50000:50010 GORUN_TCP_PORTS=40000-40100", ports.Range{}, `"Ports":{"First":40000,"Last":40100}`},
+		{"an option", "GORUN_TCP_PORTS=40000-40100", ports.Range{First: 7, Last: 9}, `"Ports":{"First":7,"Last":9}`},
+		{"nonsense", "GORUN_TCP_PORTS=40000", ports.Range{}, `GORUN_TCP_PORTS: found the ports "40000", expected FIRST-LAST`},
+	} {
+		m := healthy()
+		m.Ports, m.Environ = c.option, append(m.Environ, strings.Fields(c.environ)...)
+		var told recorded
+		m.Start = func(context.Context, ...string) (*Program, error) {
+			return &Program{meet.Stream{In: &told, Out: strings.NewReader("")}, func() (string, error) { return "", nil }}, nil
+		}
+		m.IsOwn = func(string) bool { return true } // one host alone: its order
+		found := m.pairs(t.Context(), []guest{{"node02", "ada@node02", "/opt/gorun-agent"}})
+		if len(found) != 1 || !strings.Contains(told.String()+found[0].Found, c.want) {
+			t.Errorf("%s: told %s, found %+v, want %s", c.name, told.String(), found, c.want)
+		}
+	}
+}
+
+type recorded struct{ strings.Builder }
+
+func (*recorded) Close() error { return nil }
 
 type nothing struct{}
 

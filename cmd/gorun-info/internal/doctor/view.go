@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/meet"
 	"github.com/gorun-mpi/gorun/internal/mpilib"
+	"github.com/gorun-mpi/gorun/internal/ports"
 )
 
 // A View is all that the checks know of a machine. Its functions may be called
@@ -20,9 +21,10 @@ type View struct {
 	Root    fs.FS // the machine's files, below "/"
 	Environ []string
 	UID     int
-	Ranks   int    // of the job that is thought of
-	Beside  string // the directory of gorun's programs
-	Version string // what gorun-info --version says behind its name
+	Ranks   int         // of the job that is thought of
+	Ports   ports.Range // of the job; those of the environment where it names none
+	Beside  string      // the directory of gorun's programs
+	Version string      // what gorun-info --version says behind its name
 
 	Now   func() time.Time
 	Limit func(resource int) (soft, hard uint64, err error)
