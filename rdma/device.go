@@ -152,7 +152,7 @@ type Counters struct {
 	Batches                uint64 // PostSend calls that accepted at least one request
 	Errors                 uint64 // completions with a status other than WCSuccess
 	RNRRetries, AckRetries uint64
-	DCConnects, DCCNAKs    uint64 // of dynamically connected initiators
+	DCConnects, DCCNAKs    uint64 // of dynamically connected initiators; a connection that was idle for long is made again
 	// With FeatureDoorbellCounts, the bus accesses that a device would have made for the posted
 	// requests; the provider's documentation has the rule. Doorbells are writes of a producer index.
 	Doorbells  uint64 // writes of a producer index

@@ -6,6 +6,7 @@ func dcCases() []testCase {
 	return needing([]testCase{
 		{name: "dc/every_operation_on_one_connection", nodes: 2, run: pair(dcOperations)},
 		{name: "dc/reconnects_on_change_alone", nodes: 3, run: pair(dcReconnects)},
+		{name: "dc/idle_connections_end", nodes: 3, run: pair(dcIdle), when: func(f Fabric) bool { return f.Idle != nil }},
 		{name: "dc/wrong_key_is_refused", nodes: 2, run: pair(dcKeys)},
 		{name: "dc/bad_requests_end_the_initiator_alone", nodes: 2, run: dcErrors},
 		{name: "dc/no_target_is_RETRY_EXC_ERR", nodes: 2, run: pair(dcNobody)},
@@ -162,6 +163,57 @@ func dcReconnects(r *rig, a, _ *side) {
 	connects("five more", 0, 0, 0, 0, 0, 0)
 	connects("to each of two in turn", 5, 1, 0, 1, 0, 1)
 	connects("to two targets of one side", 3, 2, 1, 1, 1, 2)
+}
+
+// dcIdle: a connection with nothing under way for long ends, and the next request makes one.
+func dcIdle(r *rig, a, _ *side) {
+	src := a.filled(64, 1)
+	one, two := r.sides[1].target(dcKey), r.sides[2].target(dcKey)
+	m1, m2 := r.sides[1].memory(64), r.sides[2].memory(64)
+	h1, h2 := one.handle(a), two.handle(a)
+	qp, other := a.initiator(), a.initiator()
+	idle := func() { r.f.Idle(a.node) }
+	connects := func(what string, want uint64, do func()) {
+		r.Helper()
+		before := a.ctx.Counters().DCConnects
+		do()
+		equal(r, a.ctx.Counters().DCConnects-before, want, "%s: connections made:", what)
+	}
+	id := uint64(0)
+	request := func(qp rdma.QP, t *dcTarget, ah rdma.AH, m Region) {
+		r.Helper()
+		id++
+		post(r, qp, t.at(ah, write(id, m, 0, src.sge(0, 64))))
+		a.done(a.scq, id)
+		r.same("written", m.Load(0, 64), src.Load(0, 64))
+	}
+	idle() // with no connection at all
+	connects("the first", 1, func() { request(qp, one, h1, m1) })
+	connects("another", 0, func() { request(qp, one, h1, m1) })
+	for range 3 {
+		idle()
+		connects("after a while", 1, func() { request(qp, one, h1, m1); request(qp, one, h1, m1) })
+	}
+	idle()
+	connects("after a while to another target", 1, func() { request(qp, two, h2, m2) })
+	connects("two initiators, of which each has its own", 2, func() {
+		request(other, one, h1, m1)
+		idle()
+		request(other, one, h1, m1)
+	})
+	// A request under way is no idleness, however long it takes.
+	connects("a message that waits for its receive", 2, func() {
+		post(r, qp, one.at(h1, send(100, src.sge(0, 64))))
+		a.none(a.scq)
+		idle()
+		idle()
+		postSRQ(r, one.srq, receive(101, m1.sge(0, 64)))
+		a.done(a.scq, 100)
+		r.sides[1].done(r.sides[1].rcq, 101)
+		request(qp, one, h1, m1)
+		request(other, two, h2, m2)
+	})
+	one.serves(a, src)
 }
 
 // dcKeys: a request with another key than the target's does nothing, and hurts

@@ -48,6 +48,9 @@ type Fabric struct {
 	Memory MemoryKind
 	// Patience is how long a completion may take, 10 s where it is 0.
 	Patience time.Duration
+	// Idle lets the time pass after which dynamically connected initiators of the first node end idle connections; nil: no
+	// rule asks for that.
+	Idle func(first Node)
 	// Processes: all nodes but the first are processes that can be stopped, as
 	// a Child can.
 	Processes bool

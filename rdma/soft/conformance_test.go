@@ -31,12 +31,16 @@ const arenaSize = 64 << 20
 // lacking are the features that this device does not have.
 var lacking []rdma.Feature
 
+// idle ends what connections of the first node are idle.
+func idle(first rdmatest.Node) { soft.Idle(first.Context()) }
+
 // brief leaves out the cases that need many operations.
 func brief() bool { return arch.RaceEnabled || testing.Short() }
 
 // opened is a context with the provider under it.
 func opened(t testing.TB, cfg soft.Config) rdma.Context {
 	t.Helper()
+	cfg.DCIdle = -1 // idle is their clock
 	p, err := soft.New(cfg)
 	if err != nil {
 		t.Fatalf("soft.New: %v", err)
@@ -219,11 +223,11 @@ func closing(t testing.TB, c *rdmatest.Child) *rdmatest.Child {
 }
 
 func TestConformance(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: inSegment(soft.Config{}), Brief: brief()})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: inSegment(soft.Config{}), Brief: brief()})
 }
 
 func TestConformanceOrdinaryMemory(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: inSegment(soft.Config{}), Memory: rdmatest.Ordinary, Brief: true})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: inSegment(soft.Config{}), Memory: rdmatest.Ordinary, Brief: true})
 }
 
 // inMotion are the groups in which an adversary finds something to do: those
@@ -244,7 +248,7 @@ func TestConformanceAdversarial(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed_%d", seed), func(t *testing.T) {
 			rdmatest.Run(t, rdmatest.Fabric{
-				Lacks: lacking, Open: inSegment(soft.Config{Adversary: &soft.Adversary{Seed: seed}}), Adversarial: true,
+				Lacks: lacking, Idle: idle, Open: inSegment(soft.Config{Adversary: &soft.Adversary{Seed: seed}}), Adversarial: true,
 				Memory: rdmatest.MemoryKind(seed % 2), Brief: seed > 0 || brief(), Groups: inMotion,
 			})
 		})
@@ -252,13 +256,13 @@ func TestConformanceAdversarial(t *testing.T) {
 }
 
 func TestConformanceTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{}), Brief: brief()})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{}), Brief: brief()})
 }
 
 func init() { soft.TLS = softtls.Handshake }
 
 func TestConformanceTLS(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Secure: softtls.Handshake}), Brief: brief()})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake}), Brief: brief()})
 }
 
 func TestConformanceTLSAdversarial(t *testing.T) {
@@ -266,7 +270,7 @@ func TestConformanceTLSAdversarial(t *testing.T) {
 	if brief() { // what is above the link TestConformanceTCPAdversarial has
 		groups = []string{"transfer", "order", "ack", "dereg", "close", "random", "ud", "dc", "tag"}
 	}
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Secure: softtls.Handshake, Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: groups})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake, Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: groups})
 }
 
 // oneHostAmongMany opens the first node on a host of its own and the others in
@@ -286,11 +290,11 @@ func oneHostAmongMany(t testing.TB, n int) []rdmatest.Node {
 }
 
 func TestConformanceTwoHosts(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: oneHostAmongMany, Brief: true, Groups: []string{"srq", "ud", "xrc", "dc"}})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: oneHostAmongMany, Brief: true, Groups: []string{"srq", "ud", "xrc", "dc"}})
 }
 
 func TestConformanceTCPAdversarial(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
 }
 
 // afar are the groups that are run across processes: all, but in race builds,
@@ -311,11 +315,11 @@ func afar(shared bool) []string {
 }
 
 func TestConformanceProcesses(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(true), Processes: true, Brief: brief(), Groups: afar(true)})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: acrossProcesses(true), Processes: true, Brief: brief(), Groups: afar(true)})
 }
 
 func TestConformanceProcessesTCP(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: acrossProcesses(false), Processes: true, Brief: true, Groups: afar(false)})
 }
 
 // kills opens two nodes here and a victim, in one segment or over TCP.

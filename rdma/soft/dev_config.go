@@ -46,6 +46,9 @@ type Config struct {
 	// under way at this provider's targets at a time, from the segment and over TCP. Another
 	// one gets a CNAK and waits. 0 is as many as the segment has room for, at least 16.
 	DCResponders int
+	// DCIdle is after how long the connection of a dynamically connected initiator that has nothing under way ends, or at twice
+	// that time: the next request connects again. 0 is 10 s, and less is never.
+	DCIdle time.Duration
 	// Adversary, if not nil, makes the device misbehave within the rules of verbs.
 	Adversary *Adversary
 }

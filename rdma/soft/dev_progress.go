@@ -26,6 +26,8 @@ type progress struct {
 	changes atomic.Uint32 // of list
 	running bool
 	stopped bool
+	ticks   *time.Timer // of idle dynamic connections
+	ticking atomic.Bool // it goes; set with mu held
 	quit    chan struct{}
 	ended   sync.WaitGroup
 }
@@ -234,6 +236,9 @@ func (w *progress) stop() {
 	if !w.stopped {
 		w.stopped = true
 		close(w.quit)
+		if w.ticks != nil && w.ticks.Stop() {
+			w.ended.Done()
+		}
 	}
 	w.mu.Unlock()
 	w.ended.Wait()

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,15 @@ import (
 // compare-and-swap that records which process has it, so that one of the dead is found and
 // taken over. When there is none the answer is a CNAK (Counters.DCCNAKs), and the
 // request waits at the head of its send queue until there is one. A connection
-// with nothing under way holds none: it is dropped in favour of others, and
-// taken up again without being counted.
+// with nothing under way holds none, and takes one up again without being counted. When it
+// has been idle for Config.DCIdle it ends: the next request makes it anew.
+//
+//	          request                  the last answer             two ticks
+//	no connection --> made, responder held ----------> made, idle ----------> no connection
+//	                        ^------------ request ---------'
+//
+// No post reads a clock for that. A timer of the provider goes while there are connections; at
+// a tick those end which have done nothing since the one before (lull).
 //
 // The responder remembers what it has executed, so that a request whose
 // acknowledgement was lost is answered and not executed again. An initiator gives it
@@ -55,6 +63,7 @@ type connection struct {
 	num    uint32
 	key    uint64
 	made   bool
+	used   bool       // since the last tick; set when the last answer comes
 	held   *responder // in the segment; nil for none
 	called bool       // over TCP: a call is out, and no refusal has come
 }
@@ -155,6 +164,9 @@ func (r *responder) release(holder uint64) { atomic.CompareAndSwapUint64(&r.clai
 // hangUp gives the responder back. Called with mu held, and nothing under way.
 func (q *queuePair) hangUp() {
 	d := &q.dc
+	if d.used = d.made; d.used && !q.p.work.ticking.Load() {
+		q.p.work.tickLater()
+	}
 	if d.held != nil {
 		d.held.release(q.holder())
 		d.held = nil
@@ -170,6 +182,53 @@ func (q *queuePair) hangUp() {
 	d.called = false
 	q.wire.count(0)
 	q.wire.link = nil // which may break without harm now
+}
+
+// tickLater has the provider look for idle connections in a while.
+func (w *progress) tickLater() {
+	every := cmp.Or(w.p.cfg.DCIdle, idleAfter)
+	if every < 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped || w.ticking.Swap(true) {
+		return
+	}
+	w.ended.Add(1)
+	w.ticks = time.AfterFunc(every, func() {
+		defer w.ended.Done()
+		w.ticking.Store(false) // before it looks: what is used from here on asks for a tick itself
+		if w.lull() {
+			w.tickLater()
+		}
+	})
+}
+
+// idleAfter is Config.DCIdle's default.
+const idleAfter = 10 * time.Second
+
+// lull ends the connections that have done nothing since the last tick, and tells whether any goes on.
+func (w *progress) lull() (more bool) {
+	w.p.mu.Lock()
+	n := min(w.p.head.touched.queues, uint32(w.p.layout.queues))
+	w.p.mu.Unlock()
+	for i := range n {
+		q := w.p.byQPN.get(i)
+		if q == nil || q.init.Type != rdma.DCI {
+			continue
+		}
+		q.mu.Lock()
+		switch d := &q.dc; {
+		case !d.made:
+		case d.used || q.pending.n > 0:
+			d.used, more = false, true
+		default:
+			*d = connection{}
+		}
+		q.mu.Unlock()
+	}
+	return more
 }
 
 // ask executes a request on a target. Called with mu held, connected and marked.

@@ -70,6 +70,46 @@ func wordTo(mr rdma.MR, id uint64) rdma.SendWR {
 	return rdma.SendWR{WRID: id, Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled | rdma.SendInline, Inline: []byte("a word.."), RemoteAddr: mr.Addr(), RKey: mr.RKey()}
 }
 
+// The timer of idle connections goes while there is one, and a connection ends at the second tick behind its last request.
+func TestIdleConnectionEndsByTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := nodes(t, 2, Config{DCIdle: time.Second})
+		to, mr := n[1].target(), n[1].alloc(64, all)
+		i := n[0].initiator(n[1], to)
+		connects := func(what string, want uint64) {
+			t.Helper()
+			i.post(wordTo(mr, 1))
+			if wc := i.poll(1)[0]; wc.Status != rdma.WCSuccess {
+				t.Fatalf("%s: %+v", what, wc)
+			}
+			if c := i.ctx.Counters().DCConnects; c != want {
+				t.Errorf("%s: %d connections, want %d", what, c, want)
+			}
+		}
+		ticking := func(want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := n[0].p.work.ticking.Load(); got != want {
+				t.Errorf("the timer goes: %v, want %v", got, want)
+			}
+		}
+		ticking(false)
+		connects("the first", 1)
+		ticking(true)
+		for range 5 {
+			time.Sleep(900 * time.Millisecond)
+			connects("used again and again", 1)
+		}
+		time.Sleep(2100 * time.Millisecond)
+		ticking(false)
+		if i.q.dc != (connection{}) {
+			t.Errorf("after two ticks the initiator has %+v, want no connection", i.q.dc)
+		}
+		connects("after a while", 2)
+		ticking(true) // Close stops it: the bubble lets no goroutine stay
+	})
+}
+
 // A provider that answers one initiator at a time: while one's message waits for
 // a receive the other's request gets a CNAK, and waits.
 func TestNoResponderIsCNAK(t *testing.T) {
