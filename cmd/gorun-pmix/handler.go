@@ -36,7 +36,7 @@ type helper struct {
 var _ pmix.Handler = (*helper)(nil)
 
 func newHelper(control *os.File) *helper {
-	return &helper{control: control, buf: make([]byte, 64<<10), spaces: map[string]link.Space{}, asked: map[uint64]func(link.Message){}, shown: map[string]bool{}, room: shownMax}
+	return &helper{control: control, buf: make([]byte, 64<<10), spaces: map[string]link.Space{}, asked: map[uint64]func(link.Message){}, shown: map[string]bool{}, room: shownMax, relay: new(relay)}
 }
 
 // next is the host's next frame.
@@ -182,7 +182,7 @@ func (h *helper) Connected(p pmix.Proc) {
 		// Who misses its directory says so.
 		_ = mkdir(filepath.Join(session, strconv.FormatUint(uint64(p.Rank), 10)))
 	}
-	h.send(&link.Message{Kind: link.Joined, Proc: proc(p)})
+	h.send(&link.Message{Kind: link.Joined, Proc: proc(p), Wait: h.relay.second(p)})
 }
 
 func (h *helper) Finalized(p pmix.Proc) { h.send(&link.Message{Kind: link.Left, Proc: proc(p)}) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -14,7 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/internal/peer"
+	"github.com/gorun-mpi/gorun/internal/pmix"
 )
 
 // relay carries bytes between ranks and libpmix, which the kernel does itself
@@ -34,6 +38,14 @@ type relay struct {
 	// Connections that are not silent, each with a channel that is closed when it has
 	// ended or turned out to be silent.
 	open map[*net.TCPConn]chan struct{}
+	// Connections that libpmix has been given, by the process that they say they are, the oldest first.
+	clients map[pmix.Proc][]*client
+}
+
+// client is a process that has begun to connect to libpmix.
+type client struct {
+	conn *net.TCPConn
+	in   bool // libpmix has let it in
 }
 
 // connected has a channel for each connection that is open, which is closed when libpmix
@@ -75,7 +87,7 @@ func newRelay(fd uintptr, libpmix string) (*relay, error) {
 		l.Close()
 		return nil, fmt.Errorf("descriptor %d listens at %s: want a TCP port", fd, l.Addr())
 	}
-	return &relay{listener: tcp, libpmix: libpmix, open: map[*net.TCPConn]chan struct{}{}}, nil
+	return &relay{listener: tcp, libpmix: libpmix, open: map[*net.TCPConn]chan struct{}{}, clients: map[pmix.Proc][]*client{}}, nil
 }
 
 // connection is one that somebody else has accepted.
@@ -138,6 +150,9 @@ func (r *relay) serve(rank *net.TCPConn) error {
 	}
 	server := c.(*net.TCPConn)
 	defer server.Close()
+	if p, ok := procOf(greeting); ok {
+		defer r.seat(p, rank)()
+	}
 	if _, err := server.Write(greeting); err != nil {
 		return fmt.Errorf("libpmix's port: %w", err)
 	}
@@ -177,6 +192,74 @@ func (r *relay) greeting(c *net.TCPConn) []byte {
 	}
 	return text
 }
+
+// procOf is the process that the client of a first message says it is; false: it is not of the form of libpmix 4 to 7, in
+// which the name of the security module, its credential, and the kind of process stand before it:
+//
+//	name 0 | length of the credential, highest byte first | credential | kind | namespace 0 | rank, highest byte first
+func procOf(greeting []byte) (pmix.Proc, bool) {
+	_, rest, ok := bytes.Cut(greeting[min(greetingHeader, len(greeting)):], []byte{0})
+	if !ok || len(rest) < 4 {
+		return pmix.Proc{}, false
+	}
+	length := int(binary.BigEndian.Uint32(rest)) + 5
+	if length > len(rest) {
+		return pmix.Proc{}, false
+	}
+	name, rest, ok := bytes.Cut(rest[length:], []byte{0})
+	if !ok || len(rest) < 4 {
+		return pmix.Proc{}, false
+	}
+	return pmix.Proc{Namespace: string(name), Rank: binary.BigEndian.Uint32(rest)}, true
+}
+
+// seat notes who has begun to connect; the function that it gives notes that this is over.
+func (r *relay) seat(p pmix.Proc, conn *net.TCPConn) (leave func()) {
+	c := &client{conn: conn}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[p] = append(r.clients[p], c)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		list := slices.DeleteFunc(r.clients[p], func(other *client) bool { return other == c })
+		if r.clients[p] = list; len(list) == 0 {
+			delete(r.clients, p)
+		}
+	}
+}
+
+// second tells, of a process that libpmix has let in now, whether another that it let in before under the same name is
+// connected still: it has not died without PMIx_Finalize, and this one is a child of it. The kernel knows that sooner than
+// those who carry for it. Where nobody is known under that name it is said to be.
+func (r *relay) second(p pmix.Proc) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	second, entered := len(r.clients[p]) == 0, false
+	for _, c := range r.clients[p] {
+		switch {
+		case c.in:
+			second = second || established(c.conn)
+		case !entered: // or another that connects at the same time: either is one more
+			entered, c.in = true, true
+		}
+	}
+	return second
+}
+
+// established tells whether both ends of a connection are open.
+func established(c *net.TCPConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var info *unix.TCPInfo
+	failed := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	return failed == nil && err == nil && info.State == tcpEstablished
+}
+
+// tcpEstablished is TCP_ESTABLISHED of the kernel's tcp_states.h.
+const tcpEstablished = 1
 
 const (
 	greetingHeader = 16

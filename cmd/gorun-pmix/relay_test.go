@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/gorun-mpi/gorun/internal/pmix"
 )
 
 func TestRelay(t *testing.T) {
@@ -167,5 +169,82 @@ func greetingOf(length uint64, rest string) string {
 func TestOwnerOfAResetConnection(t *testing.T) {
 	if err := new(relay).ours(nil, &net.TCPAddr{}); err == nil || !strings.Contains(err.Error(), "its client has gone") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The first messages of libpmix 4.2.2, 5.0.7 and 7.0.0rc1 say who their client is in the same way.
+func TestProcOfAFirstMessage(t *testing.T) {
+	const head, name = "\xff\xff\xff\xff\xff\xff\xff\xffA\x00\x00\x00\x00\x00\x00\x00", "native\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	for _, c := range []struct {
+		greeting string
+		want     pmix.Proc
+		ok       bool
+	}{
+		{head + name + "gorun_01\x00\x00\x00\x01\x025.0.7a1\x00v41\x00\x01hash\x00", pmix.Proc{Namespace: "gorun_01", Rank: 258}, true},
+		{head + "none\x00\x00\x00\x00\x00\x00gorun_01\x00\x00\x00\x00\x01", pmix.Proc{Namespace: "gorun_01", Rank: 1}, true},
+		{head + name + "gorun_01\x00\x00\x00\x01", pmix.Proc{}, false},
+		{head + name + "gorun_01", pmix.Proc{}, false},
+		{head + "native\x00\xff\xff\xff\xffgorun_01\x00\x00\x00\x00\x01", pmix.Proc{}, false},
+		{head + "native\x00\x00", pmix.Proc{}, false},
+		{head, pmix.Proc{}, false},
+		{"", pmix.Proc{}, false},
+	} {
+		if got, ok := procOf([]byte(c.greeting)); got != c.want || ok != c.ok {
+			t.Errorf("%q: got %v, %v, want %v, %v", c.greeting, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// A process is a child that is the same rank a second time as long as the one before is connected, whatever the
+// goroutines that carry have seen.
+func TestSecondOfARank(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, p := &relay{clients: map[pmix.Proc][]*client{}}, pmix.Proc{Namespace: "job", Rank: 1}
+	connects := func() (end net.Conn, leave func()) {
+		t.Helper()
+		end, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { end.Close(); here.Close() })
+		return end, r.seat(p, here.(*net.TCPConn))
+	}
+	want := func(what string, want bool) {
+		t.Helper()
+		if got := r.second(p); got != want {
+			t.Errorf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	want("nobody is known", true)
+	rank, leave := connects()
+	want("the rank", false)
+	connects()
+	want("its child", true)
+	child, _ := connects()
+	connects()
+	want("one of two that connect at the same time", true)
+	want("the other one", true)
+	child.Close()
+	leave()
+	if rank.Close(); r.second(pmix.Proc{Namespace: "job", Rank: 2}) != true {
+		t.Error("another rank is known")
+	}
+
+	r.clients = map[pmix.Proc][]*client{}
+	rank, leave = connects()
+	want("the rank", false)
+	rank.Close()
+	connects()
+	want("the program after one that has died", false)
+	if leave(); len(r.clients[p]) != 1 {
+		t.Errorf("%d are known, want the one that has not left", len(r.clients[p]))
 	}
 }

@@ -15,8 +15,8 @@
  *	listen               (to event 7)            tell             (it to all)   heard (waits for it)
  *	spawn N PROGRAM ARG  abort STATUS            log TEXT
  *	show TEXT            die                     stay             (until killed)
- *	await FILE           leave                   (without PMIx_Finalize)
- *	child WORDS          (what a child that is the same rank does; the end of the words)
+ *	await FILE           touch FILE              leave (without PMIx_Finalize)
+ *	child WORDS end      (what a child that is the same rank does)
  */
 #include <pmix.h>
 #include <signal.h>
@@ -333,10 +333,15 @@ int main(int argc, char **argv) {
 			say("%s", next());
 		else if (!strcmp(how, "await")) {
 			for (const char *file = next(); access(file, F_OK);) nanosleep(&(struct timespec){0, 1000000}, NULL);
-		} else if (!strcmp(how, "leave"))
+		} else if (!strcmp(how, "touch"))
+			fclose(fopen(next(), "w"));
+		else if (!strcmp(how, "leave"))
 			_exit(0);
 		else if (!strcmp(how, "child")) {
+			char **end = word;
+			while (*end != NULL && strcmp(*end, "end")) end++;
 			if (fork() == 0) {
+				*end = NULL;
 				*--word = argv[0];
 				execv(argv[0], word);
 				_exit(35);
@@ -344,7 +349,7 @@ int main(int argc, char **argv) {
 			int status;
 			wait(&status);
 			say("child: %d", status);
-			break;
+			word = *end == NULL ? end : end + 1;
 		} else if (!strcmp(how, "die"))
 			raise(SIGKILL);
 		else if (!strcmp(how, "stay"))

@@ -31,7 +31,7 @@ const (
 	Setup   Kind = iota + 1 // Setup
 	Ready                   // the server runs
 	Failed                  // Text: why it does not, or can go on no more
-	Joined                  // Proc has connected
+	Joined                  // Proc has connected; Wait: while another connection of it is open
 	Left                    // Proc has finalized
 	Abort                   // Proc wants the job to end: Status, Text
 	Ask                     // Op and its fields, ID for the answer

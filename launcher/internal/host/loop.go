@@ -267,7 +267,7 @@ func (h *Host) obey(c Command) {
 			h.loaded(local, true)
 		}
 	case Rejoined:
-		h.rejoined(c.Rank)
+		h.rejoined(c.Rank, c.Last)
 	case Say:
 		h.said(c.Rank, c.Stream, c.Data)
 	case Answer:

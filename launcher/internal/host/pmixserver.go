@@ -27,13 +27,15 @@ func (h *Host) openPMIx() error {
 		Dir:      h.dir,
 		Patience: spec.PMIxTimeout,
 		Refuse:   refusal(spec),
-		Joined: func(p link.Proc, again bool) {
-			h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
+		Joined: func(p link.Proc, way sidecar.Way) {
+			if way != sidecar.Second {
+				h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
+			}
 			kind := Came
-			if again {
+			if way != sidecar.First {
 				kind = Rejoined
 			}
-			h.Send(Command{Kind: kind, Rank: int(p.Rank)})
+			h.Send(Command{Kind: kind, Rank: int(p.Rank), Last: way == sidecar.Late})
 		},
 		Left: func(p link.Proc) { h.emit(Event{Kind: Left, Rank: int(p.Rank)}) },
 		Abort: func(p link.Proc, status int, text string) {
@@ -122,17 +124,19 @@ func (s *Spec) users() []string {
 	return s.Apps[s.Ranks[0].App].Env
 }
 
-// rejoined judges a rank that has connected while what it had before is not
-// finalized. A child may do that beside a program that lives, as Python's
-// multiprocessing does where the main module imports mpi4py. If none of the rank's
-// processes but one uses PMIx that program has died, and the ranks that it was with
-// wait for it, and this one for them.
-func (h *Host) rejoined(rank int) {
+// rejoined judges a rank that has connected while what it had before is not finalized. After a program that has died,
+// this one waits for ranks that wait for that one. Beside a program that lives it is a child, as Python's multiprocessing
+// makes them where the main module imports mpi4py.
+func (h *Host) rejoined(rank int, died bool) {
 	local := h.spec.local(rank)
 	if local < 0 || !h.ranks[local].up || h.ranks[local].gone {
 		return
 	}
-	users, youngest := 0, 0
+	if died {
+		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
+		return
+	}
+	users, youngest, child := 0, 0, "a child of it"
 	for _, p := range h.processes()[local] {
 		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/maps")
 		for name := range mappedFiles(maps) {
@@ -142,12 +146,10 @@ func (h *Host) rejoined(rank int) {
 			}
 		}
 	}
-	switch {
-	case users == 1:
-		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
-	case users > 1:
-		h.emit(Event{Kind: Doubled, Rank: rank, Text: fmt.Sprintf("process %d, a child of it, has called MPI_Init too and is the same rank a second time: it takes the rank's messages and memory, and MPI may fail in both; import mpi4py or call MPI_Init where children do not", youngest)})
+	if users > 1 { // else it has gone
+		child = fmt.Sprintf("process %d, a child of it,", youngest)
 	}
+	h.emit(Event{Kind: Doubled, Rank: rank, Text: child + " has called MPI_Init too and is the same rank a second time: it takes the rank's messages and memory, and MPI may fail in both; import mpi4py or call MPI_Init where children do not"})
 }
 
 // plain is an abort's message without what Open MPI says in every one.

@@ -217,7 +217,7 @@ const (
 	Resize                          // terminals of ranks: Rows, Cols
 	Abandon                         // as Kill: the controller is gone
 	Say                             // Data on Stream of Rank; a host tells itself
-	Rejoined                        // Rank has connected to the PMIx server anew; a host tells itself
+	Rejoined                        // Rank has connected to the PMIx server before it has finalized, Last: after its program has died; a host tells itself
 	Came                            // Rank has connected to it as a program does; a host tells itself
 	GoOn                            // there is room for the long line of Rank's Stream
 	Turn                            // tell that the host does what it is told

@@ -30,7 +30,7 @@ type Config struct {
 	Patience time.Duration
 	Refuse   string // why no rank is served: the first that connects makes it Failed's text; "": they are
 
-	Joined func(p link.Proc, again bool)              // a rank has connected, again: before what it had was finalized
+	Joined func(p link.Proc, way Way)                 // a rank has connected
 	Left   func(p link.Proc)                          // a rank has finalized
 	Abort  func(p link.Proc, status int, text string) // a rank wants the job to end
 	Say    func(p link.Proc, stream int, text string) // a rank has something to say by way of the server
@@ -69,17 +69,25 @@ type Server struct {
 	workers  sync.WaitGroup
 }
 
-// Count is how often a rank has connected and finalized, how often while a process
-// that had connected before had yet to finalize, and whether it has asked for the end
-// of the job.
+// Way is what a rank's connection follows.
+type Way uint8
+
+const (
+	First  Way = iota // nothing, or programs that have finalized
+	Second            // another of the same rank, whose program is connected still: this one is a child of it
+	Late              // a program that has ended without finalizing
+)
+
+// Count is how often a rank has connected and finalized, and whether it has asked for
+// the end of the job. Children that are the rank a second time do not count: how one ends is its parent's
+// affair. Of two that are one rank nobody can tell which has finalized, so the first that does is taken for the rank.
 type Count struct {
-	Joined, Left, Again int
-	Aborted             bool
+	Joined, Left int
+	Aborted      bool
 }
 
-// Finalized tells whether each program that has connected has finalized, but for those
-// that were the rank a second time: how a child ends is its parent's affair.
-func (c Count) Finalized() bool { return c.Left >= c.Joined-c.Again }
+// Finalized tells whether each program that has connected has finalized.
+func (c Count) Finalized() bool { return c.Left == c.Joined }
 
 type state uint8
 
@@ -403,18 +411,22 @@ func (s *Server) told(m link.Message) {
 	case link.Failed:
 		s.fail("%s cannot go on: %s", s.name(), m.Text)
 	case link.Joined:
-		c := s.counted(m.Proc)
-		again := !c.Finalized()
-		if c.Joined++; again {
-			c.Again++
+		c, way := s.counted(m.Proc), First
+		switch {
+		case m.Wait && c.Joined > 0:
+			way = Second
+		case !c.Finalized():
+			way = Late
+			fallthrough
+		default:
+			c.Joined++
 		}
-		s.cfg.Joined(m.Proc, again)
+		s.cfg.Joined(m.Proc, way)
 	case link.Left:
-		c := s.counted(m.Proc)
-		if c.Left++; c.Left == c.Joined {
-			c.Again = 0 // those have finalized too
+		if c := s.counted(m.Proc); !c.Finalized() {
+			c.Left++
+			s.cfg.Left(m.Proc)
 		}
-		s.cfg.Left(m.Proc)
 	case link.Abort:
 		s.counted(m.Proc).Aborted = true
 		s.cfg.Abort(m.Proc, m.Status, m.Text)

@@ -122,7 +122,7 @@ func serve(t *testing.T, how string, patience time.Duration) *served {
 	s, err := Listen(Config{
 		Program: self, Env: func() []string { return []string{"SIDECAR_HELPER=" + how} },
 		Host: "here", Dir: filepath.Join(t.TempDir(), "job"), Patience: patience,
-		Joined: func(p link.Proc, _ bool) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
+		Joined: func(p link.Proc, _ Way) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
 		Left:   func(p link.Proc) { told <- fmt.Sprintf("left %s.%d", p.Space, p.Rank) },
 		Abort: func(p link.Proc, status int, text string) {
 			told <- fmt.Sprintf("abort %s.%d %d %s", p.Space, p.Rank, status, text)
@@ -208,6 +208,40 @@ func TestStrangersStartNoHelper(t *testing.T) {
 		t.FailNow()
 	}
 	s.want(t, "joined first.1")
+}
+
+// A child that is the rank a second time is no program of the rank's, however it ends.
+func TestChildrenDoNotCount(t *testing.T) {
+	for _, c := range []struct {
+		frames string // join, child, leave
+		told   string
+		want   Count
+	}{
+		{"j l", "first left", Count{Joined: 1, Left: 1}},
+		{"j l j", "first left first", Count{Joined: 2, Left: 1}},
+		{"j j", "first late", Count{Joined: 2}},
+		{"j c", "first second", Count{Joined: 1}},
+		{"j c l l", "first second left", Count{Joined: 1, Left: 1}},
+		{"j c l c l l j l", "first second left second first left", Count{Joined: 2, Left: 2}},
+		{"j c l l j", "first second left first", Count{Joined: 2, Left: 1}},
+		{"c l", "first left", Count{Joined: 1, Left: 1}},
+	} {
+		var told []string
+		s := &Server{count: map[link.Proc]*Count{}, cfg: Config{
+			Joined: func(_ link.Proc, way Way) { told = append(told, []string{"first", "second", "late"}[way]) },
+			Left:   func(link.Proc) { told = append(told, "left") },
+		}}
+		for word := range strings.FieldsSeq(c.frames) {
+			kind := link.Joined
+			if word == "l" {
+				kind = link.Left
+			}
+			s.told(link.Message{Kind: kind, Wait: word == "c"})
+		}
+		if got := strings.Join(told, " "); got != c.told || *s.count[link.Proc{}] != c.want {
+			t.Errorf("%s: told %q, %+v, want %q, %+v", c.frames, got, *s.count[link.Proc{}], c.told, c.want)
+		}
+	}
 }
 
 func TestServes(t *testing.T) {
