@@ -4,12 +4,14 @@
  *   hello exit CODE       rank 1 exits without MPI_Finalize, the others wait for it
  *   hello leave           all exit with 0 and without MPI_Finalize
  *   hello segfault        rank 1 dies of SIGSEGV, the others wait for it
- *   hello hang            rank 1 catches SIGSEGV as Open MPI does and hangs behind it */
+ *   hello hang            rank 1 catches SIGSEGV as Open MPI does and hangs behind it
+ *   hello child CODE      rank 1 has a child that says hello too and looks at how it ends; it ends with CODE */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void hang(int sig) {
@@ -28,6 +30,17 @@ int main(int argc, char **argv) {
 		int code = argc > 2 ? atoi(argv[2]) : 0;
 		MPI_Barrier(MPI_COMM_WORLD);
 		if (strcmp(argv[1], "leave") == 0) exit(0);
+		if (strcmp(argv[1], "child") == 0) {
+			int how = 0;
+			if (rank == 1 && fork() == 0) {
+				execl(argv[0], argv[0], NULL);
+				_exit(127);
+			}
+			if (rank == 1) wait(&how);
+			MPI_Finalize();
+			printf("rank %d: %s\n", rank, how ? "its child has failed" : "well");
+			return code;
+		}
 		if (rank != 1) {
 			int never;
 			MPI_Recv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
