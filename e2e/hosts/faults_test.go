@@ -28,7 +28,7 @@ type fault struct {
 	name  string
 	quick bool // CI runs it
 	limit time.Duration
-	named string // what the first line of gorun's complaints says; "": it has none
+	named string // what the first line of gorun's complaints says, but for a warning; "": it has none
 	play  func(p *play)
 }
 
@@ -424,7 +424,7 @@ func (p *play) judge() []string {
 // first is the first line of gorun's own.
 func first(text string) string {
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "gorun: ") {
+		if strings.HasPrefix(line, "gorun: ") && !strings.HasPrefix(line, "gorun: warning: ") {
 			return strings.TrimSpace(line)
 		}
 	}

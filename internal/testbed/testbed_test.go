@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
+
+// make test-hosts passes it to all packages of its part.
+var _ = flag.Bool("all", false, "nothing here: see e2e/hosts")
 
 // Two hosts have nothing of what tells machines apart in common, and ssh leads from one
 // to the other.
