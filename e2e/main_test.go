@@ -9,6 +9,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(apartVariable) != "" { // what is built is there
+		os.Exit(m.Run())
+	}
 	os.Exit(buildAndRun(m))
 }
 

@@ -27,6 +27,7 @@ var tempPrefixes = [...]string{
 	"/tmp/mpich_shar_tmp",     // where there is no /dev/shm
 	"/dev/shm/vader_segment.", // Open MPI 4, where its settings did not
 	"/dev/shm/sm_segment.",    // Open MPI 5
+	"/dev/shm/open_mpi.",      // Open MPI with OMPI_MCA_shmem=posix
 }
 
 // tempFilesTime bounds a look: signals wait for it.
