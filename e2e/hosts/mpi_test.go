@@ -52,6 +52,7 @@ func TestMPIs(t *testing.T) {
 	}
 	mpich, openMPI := compiled(t, b, "mpicc.mpich", "ring"), compiled(t, b, "mpicc.openmpi", "ring")
 	gorun := filepath.Join(bin, "gorun")
+	const network, bedNetwork = "btl_tcp_if_include", "10.9.0.0/24" // Debian's Open MPI 6 is configured for lo alone
 	for _, program := range []struct {
 		name string
 		argv []string
@@ -65,8 +66,8 @@ func TestMPIs(t *testing.T) {
 			name string
 			argv []string
 		}{
-			{"ssh", []string{gorun, "--timeout", "30", "--report-state-on-timeout", "-H", "h1,h2"}},
-			{"Slurm", []string{"salloc", "-N2", "-n2", gorun, "--timeout", "30", "--report-state-on-timeout"}},
+			{"ssh", []string{gorun, "--timeout", "30", "--report-state-on-timeout", "--mca", network, bedNetwork, "-H", "h1,h2"}},
+			{"Slurm", []string{"salloc", "-N2", "-n2", gorun, "--timeout", "30", "--report-state-on-timeout", "--mca", network, bedNetwork}},
 		} {
 			if (program.name == "Open MPI") != (way.name == "ssh") && !*all {
 				continue
@@ -84,4 +85,23 @@ func TestMPIs(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Ranks of Open MPI that are configured so that they have no way to those of another host wait for them for ever: gorun says which
+// setting it is, and what mends it, before they do.
+func TestOpenMPIApart(t *testing.T) {
+	testenv.Part(t, testenv.Hosts)
+	b := testbed.New(t, 2)
+	hello := compiled(t, b, "mpicc.openmpi", "hello")
+	for _, c := range []struct {
+		network string
+		warns   bool
+	}{{"lo", true}, {"10.9.0.0/24", false}} {
+		got := gorun(t, b, "--timeout", "30", "--mca", "btl_tcp_if_include", c.network, "-H", "h1,h2", hello)
+		want := "btl_tcp_if_include is lo: ranks of Open MPI reach no other host, and wait for those there for ever or fail; gorun --mca btl_tcp_if_include 10.9.0.0/24 has them use another network\n"
+		if n := strings.Count(got.err, want); got.status != 0 || c.warns != (n == 1) || n > 1 {
+			t.Errorf("%s: status %d, %d lines that end with %q in\n%s%s", c.network, got.status, n, want, got.out, got.err)
+		}
+	}
+	b.Idle(leftLimit)
 }

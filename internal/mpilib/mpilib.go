@@ -25,6 +25,19 @@ const (
 	MPICH   = "MPICH"
 )
 
+// DebianParameters is where Debian's Open MPI reads its parameters.
+const DebianParameters = "/etc/openmpi/openmpi-mca-params.conf"
+
+// Parameter is what a file of Open MPI's parameters sets one to: the last line that does counts; "": none.
+func Parameter(text, name string) (value string) {
+	for line := range strings.Lines(text) {
+		if key, v, found := strings.Cut(line, "="); found && strings.TrimSpace(key) == name {
+			value = strings.TrimSpace(v)
+		}
+	}
+	return value
+}
+
 // A Library is a library of an MPI.
 type Library struct {
 	Path   string // without symbolic links

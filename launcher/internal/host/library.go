@@ -49,6 +49,12 @@ func (h *Host) loaded(local int, pmix bool) {
 		e.N = 1
 	}
 	h.emit(e)
+	if !pmix {
+		return
+	}
+	if why := h.spec.apart(h.spec.Apps[app].Env, file, textOf); why != "" {
+		h.emit(Event{Kind: Apart, Rank: e.Rank, Text: why})
+	}
 }
 
 // libraryOf is the file of the MPI that a process, or one below it, has mapped; "": none, or more than one.

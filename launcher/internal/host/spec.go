@@ -155,6 +155,7 @@ const (
 	Unused                           // no rank has given that daemon anything: Text
 	Unshared                         // the ranks share no memory: Text
 	Torn                             // lines of Rank's Stream are not passed on whole: Text
+	Apart                            // Rank reaches no other host by MPI: Text
 	Doubled                          // a child of Rank has called MPI_Init as the same rank: Text
 	Turned                           // the answer to Turn
 	Stalled                          // nothing has moved for Spec.Hang if N is 1; else it moves again

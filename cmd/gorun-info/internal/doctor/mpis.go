@@ -83,13 +83,8 @@ func starts(ctx context.Context, v *View) Finding {
 // loopbackOnly tells of an Open MPI that is configured so that its hosts cannot reach each
 // other, as Debian's 6.0.0rc2 is.
 func loopbackOnly(_ context.Context, v *View) Finding {
-	const name, file = "btl_tcp_if_include", "/etc/openmpi/openmpi-mca-params.conf"
-	value := ""
-	for line := range strings.Lines(v.text(file)) {
-		if key, text, found := strings.Cut(line, "="); found && strings.TrimSpace(key) == name {
-			value = strings.TrimSpace(text)
-		}
-	}
+	const name, file = "btl_tcp_if_include", mpilib.DebianParameters
+	value := mpilib.Parameter(v.text(file), name)
 	set := v.variable("OMPI_MCA_" + name)
 	if value != "lo" || set != "" && set != "lo" {
 		return ok("no setting of Open MPI keeps its hosts apart")
