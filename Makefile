@@ -178,7 +178,7 @@ results: ## docs/results.md anew: what the applications' guides measured, beside
 
 .PHONY: lint
 lint: layout ## gofmt, go vet and golangci-lint
-	$(GO) run $(GOLANGCI) run ./...
+	$(GO) run $(GOLANGCI) run --allow-parallel-runners ./...
 
 APIDIFF := golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 SINCE   ?= $(shell git describe --tags --abbrev=0 2>/dev/null)

@@ -364,7 +364,7 @@ func (h *Host) Files() (found []string) {
 func (b *Bed) Idle(limit time.Duration) {
 	b.t.Helper()
 	left := map[string]map[int]string{}
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(testenv.Limit(limit))
 	for {
 		clear(left)
 		for _, h := range b.Hosts {
