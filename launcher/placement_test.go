@@ -157,6 +157,32 @@ func TestOversubscribedRanksKeepTheUsersSettings(t *testing.T) {
 	}
 }
 
+// Ranks of a job that begins on one host, and those that they spawn, whatever the host, have one setting of Open MPI's levels.
+func TestOpenMPIMakesNoLevelsOnOneHost(t *testing.T) {
+	const name = "OMPI_MCA_coll_han_priority"
+	for _, c := range []struct {
+		hosts, np int
+		set, want string
+	}{
+		{0, 1, "A=b", "-1"},
+		{2, 1, "A=b", "-1"},
+		{2, 2, "A=b", ""},
+		{0, 1, name + "=35", "35"},
+		{0, 1, "OMPI_MCA_coll=^sm", ""},
+	} {
+		t.Run(fmt.Sprintf("%d hosts, %d ranks, %s", c.hosts, c.np, c.set), func(t *testing.T) {
+			testenv.NoLeaks(t)
+			argv := spawner(t, steps(spawn(2, "init", "env="+name, "barrier", "finalize"), []string{"env=" + name, "finalize"})...)
+			job := Job{Argv: argv, NP: c.np, Env: append(os.Environ(), c.set)}
+			overAgents(t, &job, c.hosts)
+			r, stdout, stderr, err := runJob(t, job)
+			if err != nil || r.ExitStatus != 0 || strings.Count(stdout, name+"="+c.want+"\n") != c.np+2 {
+				t.Errorf("got %+v, %v, %q, %q, want %d times %q", r, err, stdout, stderr, c.np+2, c.want)
+			}
+		})
+	}
+}
+
 func TestPlacementByMapAndRank(t *testing.T) {
 	for _, c := range []struct {
 		name string

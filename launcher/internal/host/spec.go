@@ -47,6 +47,7 @@ type Spec struct {
 	Index   int    // among the job's Hosts
 	Address string // at which the others reach it; "": all are this machine
 	Hosts   int
+	Flat    bool       // the job began on one host: Open MPI's ranks, also spawned ones, make no levels of hosts
 	NP      int        // ranks of the job
 	Ranks   []RankSpec // those that run here, in ascending order
 	Apps    []AppSpec  // the programs of the job
