@@ -40,11 +40,15 @@ const leaveTimes = 5
 // another may come that explains it.
 const sameFailure = 3 * time.Second
 
+// openMPILost is MPI_ERR_UNKNOWN of Open MPI, with which 6.0 aborts when a connection to another host has ended ("An error
+// occurred in Socket closed"). A process that ends closes its own before its host knows of its end.
+const openMPILost = 14
+
 // evidence is how much a failure says about what was first.
 type evidence uint8
 
 const (
-	hearsay evidence = iota // a fence failed, because of a rank of another host
+	hearsay evidence = iota // a fence failed, because of a rank of another host, or Open MPI has lost a connection to one
 	ownWord                 // a rank exited or aborted, as one that has lost a peer does
 	byShell                 // the status of a shell whose program was killed by a signal, or SIGABRT
 	death                   // a signal that nobody here sent, or the loss of a host's agent or PMIx helper
@@ -170,6 +174,9 @@ func (e *ending) suspectLater(cause *Cause) {
 // end so has done its work. It has not if others wait for this one.
 func (e *ending) left(cause *Cause) {
 	if e.leavers++; e.leaver != nil || e.told {
+		if e.leaver == nil && e.cause != nil && e.cause.evidence() == hearsay {
+			e.consider(cause)
+		}
 		return
 	}
 	if e.leaver = cause; !e.job.Continuous {
@@ -199,6 +206,7 @@ func (e *ending) aborted(s *seat, ev host.Event) {
 	status := ev.Status & 0xff // 0 too: so do Open MPI's mpirun and MPICH's mpiexec, and a Fortran STOP of OpenCoarrays relies on it
 	cause := s.cause(ev)
 	cause.Status, cause.Aborted = status, true
+	cause.elsewhere = status == openMPILost && s.group.joins.joined(ev.Rank)
 	if ev.Status != status && cause.Message == "" {
 		cause.Message = fmt.Sprintf("it gave %d", ev.Status)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/internal/host"
+	"github.com/gorun-mpi/gorun/launcher/internal/place"
 )
 
 // TestCauseExplains has one failure known before another that may have caused it.
@@ -24,6 +26,7 @@ func TestCauseExplains(t *testing.T) {
 	helper := Cause{Rank: -1, Host: "b", Status: 1, lost: true}
 	timeout := Cause{Rank: -1, Status: statusTimeout}
 	fence := Cause{Rank: 2, Host: "b", Status: 1, elsewhere: true}
+	socket := Cause{Rank: 3, Host: "c", Status: openMPILost, Aborted: true, elsewhere: true}
 	for _, c := range []struct {
 		name   string
 		first  Cause
@@ -49,6 +52,9 @@ func TestCauseExplains(t *testing.T) {
 		{"abort(3), then a kill", signal(1, syscall.SIGABRT), signal(0, syscall.SIGKILL), true},
 		{"a fence that another host broke, then an exit", fence, exit, true},
 		{"exit, then a fence that another host broke", exit, fence, false},
+		{"Open MPI has lost a connection, then an exit", socket, exit, true},
+		{"Open MPI has lost a connection, then MPI_Abort", socket, abort, true},
+		{"exit, then Open MPI loses a connection", exit, socket, false},
 		{"the timeout, then a kill", timeout, signal(0, syscall.SIGKILL), false},
 	} {
 		if got := c.second.explains(&c.first); got != c.want {
@@ -81,6 +87,38 @@ func TestALeaverExplainsOthers(t *testing.T) {
 		e.fail(&c.second)
 		if e.away.Stop(); e.cause == nil || e.cause.Rank != c.want || c.want == 1 && e.cause.Message != first.Message {
 			t.Errorf("%s: got %v, want rank %d", c.name, e.cause, c.want)
+		}
+	}
+}
+
+// Open MPI aborts where a connection has ended, which may be known before the end of the process at its other end.
+func TestAnAbortOfOpenMPIThatLostAConnection(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		abort  int  // with that status
+		pmix   bool // by PMIx
+		status int  // of another rank's end, known after it; 0: without MPI_Finalize
+		want   int  // rank of the job's cause
+	}{
+		{"another has exited", openMPILost, true, 3, 1},
+		{"another has left", openMPILost, true, 0, 1},
+		{"the program's own abort", 7, true, 3, 0},
+		{"one of a program of PMI", openMPILost, false, 3, 0},
+	} {
+		g := &group{apps: []App{{Argv: []string{"p"}}}, shares: []place.Share{{Host: "a"}}, hostOf: []int{0, 0}, appOf: []int{0, 0}, ranks: make([]RankEnd, 2)}
+		if c.pmix {
+			g.joins = newJoins(2)
+			g.joins.connected(0)
+		}
+		e := ending{job: &Job{Log: slog.New(slog.DiscardHandler)}, clock: &clock{}, worlds: &worlds{}, hasten: func() {}}
+		e.aborted(&seat{group: g}, host.Event{Rank: 0, Status: c.abort})
+		if c.status == 0 {
+			e.left(&Cause{Rank: 1, Status: 1})
+		} else {
+			e.fail(&Cause{Rank: 1, Status: c.status})
+		}
+		if e.cause.Rank != c.want {
+			t.Errorf("%s: got %v, want that of rank %d", c.name, e.cause, c.want)
 		}
 	}
 }

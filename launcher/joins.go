@@ -31,6 +31,9 @@ func (j *joins) connected(rank int) {
 	}
 }
 
+// joined tells whether a rank has ever connected.
+func (j *joins) joined(rank int) bool { return j.of != nil && j.of[rank] > 0 }
+
 func (j *joins) finalized(rank int) {
 	if j.of != nil {
 		j.left[rank]++

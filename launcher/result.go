@@ -98,7 +98,7 @@ type Cause struct {
 	Shown bool
 
 	lost      bool // the host's agent or its PMIx helper has ended, and not by this process's hand, or the host cannot go on
-	elsewhere bool // host.Event.Elsewhere
+	elsewhere bool // host.Event.Elsewhere, or openMPILost
 }
 
 // Quiet reports whether the line of String is unnecessary: the reader of the job's output has closed it.
