@@ -43,6 +43,7 @@ var parts = []struct {
 	{"RNR and ack timers", "retries, and their ends", rdma.FeatureRC, []string{"rnr/*", "ack/*"}},
 	{"QP states", "the state table with required attributes", rdma.FeatureRC, []string{"state/*", "flush/*"}},
 	{"CQ resize, overrun", "completion queues beside polling", rdma.FeatureRC, []string{"cq/*"}},
+	{"doorbell record", "the latest index, which makes a lost doorbell good", rdma.FeatureDoorbellCounts, []string{"doorbell/lost*"}},
 	{"direct WQE", "an entry that comes with its doorbell (BlueFlame)", rdma.FeatureDoorbellCounts, []string{"doorbell/*direct*"}},
 	{"stride send and receive", "blocks a stride apart on either side", rdma.FeatureUMR, []string{"mkey/*strided*", "mkey/thousands*"}},
 	{"prefetch", "advice about on-demand pages", rdma.FeatureODP, []string{"odp/*advice*"}},
@@ -64,7 +65,7 @@ func TestFeatureTable(t *testing.T) {
 		}
 	}
 	differs := differences(t, verbsTest, "rxeDiffers")
-	facts.suite = rdmatest.Rules(rdmatest.Fabric{Processes: true})
+	facts.suite = rdmatest.Rules(rdmatest.Fabric{Processes: true, Doorbells: &rdmatest.Doorbells{}, Idle: func(rdmatest.Node) {}})
 	// As verbs' conformance test has it in make test-rxe.
 	// As its model_test.go has it.
 	groups := modelGroups(t)

@@ -7,7 +7,10 @@ import (
 )
 
 func doorbellCases() []testCase {
+	losing := func(f Fabric) bool { return f.Doorbells != nil }
 	return append(needing([]testCase{
+		{name: "doorbell/lost_ring_is_made_good_by_the_next", nodes: 2, run: pair(doorbellLost), when: losing},
+		{name: "doorbell/lost_ring_is_found_in_the_record", nodes: 2, run: pair(doorbellRecord), when: losing},
 		{name: "doorbell/batching_saves_doorbells_and_fetches", nodes: 2, run: pair(doorbellBatch)},
 		{name: "doorbell/inline_alone_is_a_direct_WQE", nodes: 2, run: pair(doorbellDirect)},
 		{name: "doorbell/refused_posts_ring_none", nodes: 2, run: pair(doorbellRefused)},
@@ -109,6 +112,61 @@ func doorbellRefused(r *rig, a, b *side) {
 		a.done(a.scq, 1)
 	})
 	r.onBus("a read of the queue", a, rdma.Counters{}, func() { l.qa.State() })
+}
+
+// doorbellLost: what was posted behind lost rings is not there until a ring comes, which brings all of it in its order.
+func doorbellLost(r *rig, a, b *side) {
+	src, dst := a.memory(64), b.memory(64)
+	l := r.link()
+	for lost := uint64(1); lost <= 3; lost++ {
+		src.Store(0, pattern(lost, 64))
+		dst.Store(0, make([]byte, 64))
+		r.f.Doorbells.Lose(a.node, int(lost))
+		for i := range lost {
+			l.send(write(i, dst, int(8*i), src.sge(int(8*i), 8)))
+		}
+		r.unseen(a, dst)
+		l.send(fetchAdd(lost, dst, 56, 7, src.sge(56, 8)))
+		for i := range lost + 1 {
+			a.done(a.scq, i)
+		}
+		want := make([]byte, 64)
+		copy(want, pattern(lost, 64)[:8*lost])
+		r.same("written behind lost rings", dst.Load(0, 56), want[:56])
+		equal(r, dst.Load64(56), 7, "added by the request whose ring came")
+	}
+	l.works(100)
+}
+
+// doorbellRecord: with no ring to come the device finds the index in the record.
+func doorbellRecord(r *rig, a, b *side) {
+	src, dst := a.filled(64, 1), b.memory(64)
+	l := r.link()
+	r.f.Doorbells.Lose(a.node, 2)
+	l.send(unsignaled(write(1, dst, 0, src.sge(0, 8))), write(2, dst, 8, src.sge(8, 8)))
+	l.send(write(3, dst, 16, src.sge(16, 8)))
+	r.unseen(a, dst)
+	r.f.Doorbells.Look(a.node)
+	a.done(a.scq, 2, 3)
+	r.same("written behind lost rings", dst.Load(0, 24), src.Load(0, 24))
+	// In ERR nothing is left behind for want of a ring.
+	r.f.Doorbells.Lose(a.node, 1)
+	l.send(write(4, dst, 24, src.sge(24, 8)), write(5, dst, 32, src.sge(32, 8)))
+	for range 200 {
+		a.none(a.scq)
+	}
+	r.move(l.qa, rdma.StateErr)
+	a.fail(a.scq, rdma.WCWRFlushErr, 4, 5)
+	r.f.Doorbells.Look(a.node)
+}
+
+// unseen checks that nothing of what was posted is executed.
+func (r *rig) unseen(a *side, dst Region) {
+	r.Helper()
+	for range 200 {
+		a.none(a.scq)
+	}
+	r.same("memory before a ring has come", dst.Load(0, 24), make([]byte, 24))
 }
 
 // doorbellOwn: a binding is 192 bytes, three blocks, an invalidation 128.

@@ -51,6 +51,8 @@ type Fabric struct {
 	// Idle lets the time pass after which dynamically connected initiators of the first node end idle connections; nil: no
 	// rule asks for that.
 	Idle func(first Node)
+	// Doorbells loses doorbells of the first node; nil: no rule asks for that.
+	Doorbells *Doorbells
 	// Processes: all nodes but the first are processes that can be stopped, as
 	// a Child can.
 	Processes bool
@@ -59,6 +61,12 @@ type Fabric struct {
 	Brief bool
 	// Groups, when not nil, are the only groups of rules that are checked.
 	Groups []string
+}
+
+// Doorbells are a bus that loses what a test wants lost.
+type Doorbells struct {
+	Lose func(first Node, n int) // the next n rings; until one has come the device looks at no doorbell record by itself
+	Look func(first Node)        // it does so again
 }
 
 // A testCase checks one rule with a number of nodes.

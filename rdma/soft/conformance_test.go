@@ -34,6 +34,12 @@ var lacking []rdma.Feature
 // idle ends what connections of the first node are idle.
 func idle(first rdmatest.Node) { soft.Idle(first.Context()) }
 
+// doorbells are those of an adversary.
+var doorbells = &rdmatest.Doorbells{
+	Lose: func(first rdmatest.Node, n int) { soft.LoseDoorbells(first.Context(), n) },
+	Look: func(first rdmatest.Node) { soft.ReadRecords(first.Context()) },
+}
+
 // brief leaves out the cases that need many operations.
 func brief() bool { return arch.RaceEnabled || testing.Short() }
 
@@ -248,7 +254,7 @@ func TestConformanceAdversarial(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed_%d", seed), func(t *testing.T) {
 			rdmatest.Run(t, rdmatest.Fabric{
-				Lacks: lacking, Idle: idle, Open: inSegment(soft.Config{Adversary: &soft.Adversary{Seed: seed}}), Adversarial: true,
+				Lacks: lacking, Idle: idle, Open: inSegment(soft.Config{Adversary: &soft.Adversary{Seed: seed}}), Adversarial: true, Doorbells: doorbells,
 				Memory: rdmatest.MemoryKind(seed % 2), Brief: seed > 0 || brief(), Groups: inMotion,
 			})
 		})
@@ -270,7 +276,7 @@ func TestConformanceTLSAdversarial(t *testing.T) {
 	if brief() { // what is above the link TestConformanceTCPAdversarial has
 		groups = []string{"transfer", "order", "ack", "dereg", "close", "random", "ud", "dc", "tag"}
 	}
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake, Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: groups})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake, Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Doorbells: doorbells, Brief: true, Groups: groups})
 }
 
 // oneHostAmongMany opens the first node on a host of its own and the others in
@@ -294,7 +300,7 @@ func TestConformanceTwoHosts(t *testing.T) {
 }
 
 func TestConformanceTCPAdversarial(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Brief: true, Groups: inMotion})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Doorbells: doorbells, Brief: true, Groups: inMotion})
 }
 
 // afar are the groups that are run across processes: all, but in race builds,

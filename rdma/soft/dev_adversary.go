@@ -10,8 +10,13 @@ import (
 
 // chaos makes an Adversary's choices. Without one it is never asked.
 type chaos struct {
-	mu  sync.Mutex // guards rng
+	mu  sync.Mutex // guards what follows
 	rng *rand.Rand
+
+	// bus, of a test that chooses which rings are lost: as many as lose says, and then one comes. Until then the device looks
+	// at no record by itself. Without, chance decides.
+	bus  bool
+	lose int
 }
 
 // part is what an adversary has done of a request.
@@ -23,6 +28,9 @@ type part struct {
 
 // lossOneIn: one in so many unreliable messages gets lost.
 const lossOneIn = 8
+
+// ringLostOneIn: one in so many rings gets lost. Where one was, the device looks at the record one time in lookOneIn.
+const ringLostOneIn, lookOneIn = 8, 4
 
 const (
 	mostPieces = 4
@@ -54,9 +62,42 @@ func (h *chaos) shuffle(qs []*queuePair) {
 	h.rng.Shuffle(len(qs), func(i, j int) { qs[i], qs[j] = qs[j], qs[i] })
 }
 
+// ring is a ring of a queue pair's doorbell on its way to the device. Called with the queue pair's mu held.
+func (h *chaos) ring(q *queuePair) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.bus && h.lose > 0:
+		h.lose--
+		return
+	case h.bus:
+		h.bus = false
+	case h.rng.IntN(ringLostOneIn) == 0:
+		return
+	}
+	q.rung = q.posted
+}
+
+// unseen tells whether the device does not know of a request. Called with the queue pair's mu held.
+func (h *chaos) unseen(q *queuePair, e *request) bool {
+	if int32(e.seq-q.rung) <= 0 {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.bus || h.rng.IntN(lookOneIn) != 0 {
+		return true
+	}
+	q.rung = q.posted
+	return false
+}
+
 // let decides whether the head of a queue pair's backlog is executed now, and
 // may do a part of it. Called with the queue pair's mu held.
 func (h *chaos) let(q *queuePair, e *request) bool {
+	if h.unseen(q, e) {
+		return false
+	}
 	switch h.below(4) {
 	case 0: // delayed
 		return false

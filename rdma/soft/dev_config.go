@@ -55,7 +55,7 @@ type Config struct {
 
 // An Adversary makes the device as unpredictable as real devices may be: it delays
 // the execution of requests until a poll, reorders queue pairs against each other,
-// stores payload in pieces in any order, loses acknowledgements, repeats requests
+// stores payload in pieces in any order, loses doorbells and acknowledgements, repeats requests
 // and pretends that no receive is posted. Seed determines its choices.
 type Adversary struct {
 	Seed uint64

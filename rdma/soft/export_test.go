@@ -8,3 +8,15 @@ func Idle(c rdma.Context) {
 	w.lull()
 	w.lull()
 }
+
+// LoseDoorbells has an Adversary lose the next n rings of a context's doorbells, and then none until one has come.
+func LoseDoorbells(c rdma.Context, n int) { c.(*context).p.work.chaos.choose(true, n) }
+
+// ReadRecords has it look at doorbell records by itself again.
+func ReadRecords(c rdma.Context) { c.(*context).p.work.chaos.choose(false, 0) }
+
+func (h *chaos) choose(bus bool, lose int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bus, h.lose = bus, lose
+}

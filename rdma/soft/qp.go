@@ -64,13 +64,14 @@ type route struct {
 
 // A sendQueue is what was posted and is not complete. Guarded by mu, but for freed.
 type sendQueue struct {
-	posted   uint32  // requests ever posted, counted for ever
+	posted   uint32  // requests ever posted, counted for ever: the doorbell record
 	freed    uint32  // requests whose slot is free again: their completion was polled; atomic
 	pending  backlog // posted and not executed
 	counters rdma.Counters
 	waiting  answer    // what the head of pending got, if it was tried
 	tries    uint8     // how often it was
 	listed   bool      // in Provider.work
+	rung     uint32    // how far the device has read the record; of an Adversary
 	until    time.Time // when it is tried again, zero for no end
 }
 

@@ -2,6 +2,19 @@ package soft
 
 import "github.com/gorun-mpi/gorun/rdma"
 
+// The doorbell record of a send queue is sendQueue.posted, its producer index. A post writes the record and then rings.
+// A ring says no more than that the record has moved: the device reads it, and takes the requests up to there.
+// So the latest index wins, whichever ring brings the device to it, and a ring that is lost is made good by the next.
+//
+//	post 1: record 1, ring ------> the device has 1
+//	post 2: record 2, ring --x     it knows nothing of request 2
+//	post 3: record 3, ring ------> it reads 3, and takes 2 and 3
+//
+// Without an Adversary every ring comes at once, within its post, so the device has what the record says and keeps no index
+// of its own. An Adversary loses rings: chaos.ring is the bus, sendQueue.rung the index that the device has, and
+// nothing behind that is executed. Behind a lost ring with no other the device looks at the record by itself in the end
+// (chaos.unseen), as devices do that know that they have dropped one. A queue pair that goes to ERR has its record read.
+
 // What a device would do on its bus for the requests of a post is counted by
 // this rule, which follows mlx5. It is applied to what was posted: a request that
 // is sent again counts once.

@@ -45,7 +45,8 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 	return n, err
 }
 
-func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
+// postSend is a post that is not one of those made fast. Called with mu held.
+func (q *queuePair) postSend(wrs []rdma.SendWR) (n int, err error) {
 	state := q.state()
 	if q.closed || state < rdma.StateRTS {
 		return 0, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("found the queue pair in %v, expected RTS", state), Err: rdma.ErrInvalid}
@@ -54,13 +55,14 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 	// Over TCP and under an adversary nothing is executed at the post.
 	direct := (q.remote != nil || q.init.Type == rdma.UD || q.init.Type == rdma.DCI) && q.p.cfg.Adversary == nil
 	batch := direct && q.init.Type <= rdma.UC && len(wrs) > 1
-	for i := range wrs {
-		wr := &wrs[i]
-		if err := q.check(wr); err != nil {
-			return i, err
+	for ; n < len(wrs); n++ {
+		wr := &wrs[n]
+		if err = q.check(wr); err != nil {
+			break
 		}
 		if room == 0 {
-			return i, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("the queue is full with %d requests: poll completions first", q.init.Cap.MaxSendWR), Err: rdma.ErrNoMemory}
+			err = &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("the queue is full with %d requests: poll completions first", q.init.Cap.MaxSendWR), Err: rdma.ErrNoMemory}
+			break
 		}
 		room--
 		q.posted++
@@ -74,7 +76,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 		}
 		if direct && state == rdma.StateRTS && q.pending.n == 0 {
 			if batch {
-				q.behind = uint32(len(wrs) - 1 - i)
+				q.behind = uint32(len(wrs) - 1 - n)
 			}
 			status, moved, a := q.run(wr)
 			if a <= duplicate {
@@ -89,10 +91,15 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (int, error) {
 		}
 		q.keep(wr)
 	}
-	if q.wire.wired && q.pending.n > 0 {
-		q.advance()
+	if q.pending.n > 0 && n > 0 {
+		if q.p.cfg.Adversary != nil {
+			q.p.work.chaos.ring(q)
+		}
+		if q.wire.wired {
+			q.advance()
+		}
 	}
-	return len(wrs), nil
+	return n, err
 }
 
 // check judges a request as a post does, before anything is done with it.

@@ -144,6 +144,9 @@ func (q *queuePair) sendOn() (moved bool) {
 			return moved // what was begun is sent as a whole, and no more
 		}
 		e := q.pending.at(w.next)
+		if q.p.cfg.Adversary != nil && q.p.work.chaos.unseen(q, e) {
+			return moved
+		}
 		wr := &e.wr
 		o := wr.Opcode.Operation()
 		if !o.GoesOut() {
