@@ -32,6 +32,7 @@ var peerFaults = []struct{ peer, version, word, fault string }{
 	{"openmpi", "5.0.7", ":", "it ends with a segmentation fault at a second program"},
 	{"openmpi", "5.0.7", "--app", "it ends with a segmentation fault at --app"},
 	{"openmpi", "5.0.7", "--path", "it takes the list of --path as one directory"},
+	{"openmpi", "6.0.0", "--path", "it takes the list of --path as one directory"},
 	{"mpich", "4.2.1", "-configfile", "it takes all lines of the file as one program"},
 }
 
