@@ -22,7 +22,7 @@ func (s *Spec) apart(env []string, library string, shown func(name string) strin
 		return ""
 	case slices.ContainsFunc([]string{"OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_btl"}, func(name string) bool { return sets(env, name) }):
 		return "" // another way than by default
-	case s.Address == "":
+	case s.Address == "" || loopback(s.Address): // of --launcher fork
 		if l, err := mpilib.Open(library); err != nil || l.MPI != mpilib.OpenMPI || !strings.HasPrefix(l.Version(), "6.") {
 			return ""
 		}
@@ -59,6 +59,12 @@ func parameter(shown func(name string) string, file, name string) (value, where 
 		where = file + " has " + name + " = " + value
 	}
 	return value, where
+}
+
+// loopback tells whether an address is this machine's alone.
+func loopback(address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && a.IsLoopback()
 }
 
 // networkOf is the network of this machine that an address is in.
