@@ -262,6 +262,7 @@ func readmeDirectory(t *testing.T, readme string) string {
 		t.Fatal(err)
 	}
 	write("results.json", string(results), 0o644)
+	write("train.py", "import os\nprint(*(os.environ[v] for v in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'MASTER_PORT')))\n", 0o644)
 	write("hosts.sh", "#!/bin/sh\necho node01:1\necho node02 slots=1\n", 0o755)
 	write("hosts", "node[01-02]:1\nnode05 slots=1 max_slots=16\n", 0o644)
 	shown := regexp.MustCompile("(?s)```[a-z]+\n((?://|#|/\\*) (\\w+\\.(\\w+))[ */]*\n.*?)```\n").FindAllStringSubmatch(readme, -1)

@@ -153,17 +153,17 @@ func (c *Cause) explains(was *Cause) bool {
 	return !c.same(was) && c.evidence() > was.evidence() && c.evidence() < outside
 }
 
-// suspectLater makes cause the job's if no better one comes soon.
-func (e *ending) suspectLater(cause *Cause) {
-	switch {
-	case e.told || e.suspect != nil && e.suspect.evidence() >= cause.evidence():
-		return
-	case e.suspect != nil:
-		e.suspect = cause // the time of the first goes on
+// suspectLater makes cause the job's if no better one comes for a while.
+func (e *ending) suspectLater(cause *Cause, wait time.Duration) {
+	if e.told {
 		return
 	}
-	e.suspect = cause
-	e.clock.after(settle, func() {
+	needless := cause.needless
+	if e.suspect == nil || e.suspect.evidence() < cause.evidence() {
+		e.suspect = cause
+	}
+	e.suspect.needless = e.suspect.needless && needless
+	e.clock.after(wait, func() {
 		if e.suspect != nil {
 			e.fail(e.suspect)
 		}
@@ -173,6 +173,9 @@ func (e *ending) suspectLater(cause *Cause) {
 // left judges a rank that has ended with status 0 and without MPI_Finalize. MPI asks for that, but a job whose ranks all
 // end so has done its work. It has not if others wait for this one.
 func (e *ending) left(cause *Cause) {
+	if s := e.suspect; s != nil && s.needless && s.same(cause) {
+		e.suspect = nil // its process has ended well
+	}
 	if e.leavers++; e.leaver != nil || e.told {
 		if e.leaver == nil && e.cause != nil && e.cause.evidence() == hearsay {
 			e.consider(cause)
@@ -222,8 +225,12 @@ func (e *ending) violated(s *seat, ev host.Event) {
 		// Nobody waits for it.
 	case !ev.Stuck && e.job.Continuous:
 		e.failed(cause) // it left, and nobody needs it
+	case ev.Late && ev.Stuck:
+		e.suspectLater(cause, settle)
 	case ev.Late:
-		e.suspectLater(cause)
+		// Its connection has ended, and nobody waits for it: how its process ends says more. A shell may go on behind the program.
+		cause.needless = true
+		e.suspectLater(cause, leaveTimes*e.job.grace())
 	default:
 		e.fail(cause)
 	}

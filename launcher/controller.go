@@ -314,7 +314,7 @@ func (c *controller) joined(g *group, rank int) {
 // suspectAbsentee ends a job in which a rank waits for one that has ended.
 func (c *controller) suspectAbsentee(g *group) {
 	if cause := g.absentee(); cause != nil {
-		c.end.suspectLater(cause)
+		c.end.suspectLater(cause, settle)
 	}
 }
 

@@ -99,6 +99,7 @@ type Cause struct {
 
 	lost      bool // the host's agent or its PMIx helper has ended, and not by this process's hand, or the host cannot go on
 	elsewhere bool // host.Event.Elsewhere, or openMPILost
+	needless  bool // of a rank whose connection has ended: no other one has waited for it
 }
 
 // Quiet reports whether the line of String is unnecessary: the reader of the job's output has closed it.

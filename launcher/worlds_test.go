@@ -202,6 +202,7 @@ func TestExitBehindFinalizeOfMPICH(t *testing.T) {
 		"alone, before":        {`P map=libmpich.so.12.6.2 init none=K exit=0`, 1, true},
 		"no MPICH":             {`P init put=K$PMI_RANK=1 barrier get=K$PMI_RANK barrier exit=0`, 2, true},
 		"another program then": {begin + `barrier exit=0; ` + begin + `barrier exit=0`, 2, false},
+		"its shell goes on":    {begin + `exit=0; sleep 0.6`, 2, true}, // longer than a failure is suspected
 		"it does more":         {begin + `barrier get=K$PMI_RANK exit=0`, 2, true},
 		"in the fence":         {begin + `@0 put=Z$PMI_RANK=1 barrier exit=0`, 2, true},
 	} {

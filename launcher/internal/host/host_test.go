@@ -153,6 +153,9 @@ func TestProgram(t *testing.T) {
 		}
 	}
 	at := func(p string) string { return filepath.Join(dir, p) }
+	if err := os.Mkdir(at("shut"), 0); err != nil { // root may search it all the same
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, program, dir, path string
 		want                     string
@@ -163,6 +166,8 @@ func TestProgram(t *testing.T) {
 		{"what is not executable is passed by", "p", "", at("plain") + ":" + at("there"), at("there/p"), 0, ""},
 		{"nothing executable", "p", "", at("plain"), "", 126, ""},
 		{"nowhere", "q", "", at("here"), "", 127, ""},
+		{"in a directory that may not be searched", "p", "", at("shut"), "", 127, ""},
+		{"behind a directory that may not be searched", "p", "", at("shut") + ":" + at("there"), at("there/p"), 0, ""},
 		{"an empty PATH", "p", "", "", "", 127, ""},
 		{"no PATH", "sh", "", "none", "/bin/sh", 0, ""},
 		{"a directory of that name", "here", "", dir, "", 126, ""},

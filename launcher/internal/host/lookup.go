@@ -103,7 +103,7 @@ func program(name, dir, path string, env []string) (string, error) {
 		switch err := executable(at); {
 		case err == nil:
 			return file, nil
-		case found == nil && errors.Is(err, fs.ErrPermission):
+		case found == nil && errors.Is(err, fs.ErrPermission) && isThere(at):
 			found = fmt.Errorf("%s: not executable: %w", file, reason(err))
 		}
 	}
@@ -200,6 +200,13 @@ func executable(file string) error {
 		return fmt.Errorf("it is a directory: %w", fs.ErrPermission)
 	}
 	return nil
+}
+
+// isThere tells a file that may not be executed from one in a directory that may not be searched, as are root's in the PATH
+// that another user has after su: shells pass over these.
+func isThere(file string) bool {
+	_, err := os.Lstat(file)
+	return err == nil
 }
 
 // reason is an error without the path, which the message names already.
