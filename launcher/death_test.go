@@ -391,7 +391,7 @@ func TestDaemonWithoutEnvironmentIsKilled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			dir := t.TempDir()
-			job := Job{NP: 2, Argv: sh("cd " + dir + "; grep ^0:: /proc/self/cgroup; " + daemon + c.rest)}
+			job := Job{NP: 2, Argv: sh("cd " + dir + "; grep ^0::.*gorun-job- /proc/self/cgroup || { echo 0::; exit; }; " + daemon + c.rest)}
 			overAgents(t, &job, c.hosts)
 			cmd, out, entry := launcherProcess(t, job)
 			defer cmd.Wait()
