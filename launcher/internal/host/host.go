@@ -205,6 +205,9 @@ func (h *Host) Run() {
 func (h *Host) prepare() error {
 	h.buf = make([]byte, bufLeast)
 	var err error
+	if err := inheritNothing(); err != nil {
+		return err
+	}
 	if err := h.poll.open(h.cfg.Store != nil); err != nil {
 		return err
 	}

@@ -63,9 +63,6 @@ func (h *Host) start() error {
 	if err != nil {
 		return err
 	}
-	if err := inheritNothing(); err != nil {
-		return err
-	}
 	library, err := h.chooseMPI(files)
 	if err != nil {
 		return err
@@ -350,7 +347,7 @@ func (h *Host) await(local, pid int) {
 }
 
 // inheritNothing marks every descriptor close-on-exec that this process was
-// given by the process that started it: ranks get what they are meant to have. Those
+// given by the process that started it: ranks and helpers get what they are meant to have. Those
 // that Go opened are marked already.
 func inheritNothing() error {
 	err := unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
