@@ -21,7 +21,7 @@ var _ wait.Stepper = Request{}
 // the operation is over; it does not wait. It is for a collective, needs [Config].Deferred and panics without. One
 // thread calls it, another one than the program's, from the start until it has told that the operation is over; the
 // program waits for that before it calls Wait. While the program is in a call it moves nothing. When it panics inside, the
-// operation is over, and Wait returns the [*PanicError]. A device thread of package dpa is such a thread (dpa.Steps).
+// operation is over, and Wait returns the [*PanicError]. A device thread of package dpa is such a thread (dpa.StepThread, and the kernel dpa.Steps).
 func (q Request) Step() (moved, over bool) {
 	if q.r == nil {
 		return false, true

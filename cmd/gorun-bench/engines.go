@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gorun-mpi/gorun/rank"
-	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/dpa"
 )
 
@@ -85,14 +83,9 @@ type engine struct {
 	made   uint64 // calls
 	before rank.Counters
 
-	// Of dpa: its kernel steps request.
-	pd       rdma.PD
-	device   *dpa.Context
-	group    *dpa.ThreadGroup
-	done     *dpa.SyncEvent
-	launched uint64
-	kernel   dpa.Kernel
+	thread   *dpa.StepThread // of dpa, which steps request
 	request  rank.Request
+	launched uint64
 }
 
 // openEngine makes the plan's engine; nil: it names none.
@@ -101,52 +94,26 @@ func (w *worker) openEngine() (e *engine, err error) {
 		return nil, nil
 	}
 	e = &engine{w: w, name: w.plan.engine}
-	if e.name != engineDPA {
-		return e, nil
+	if e.name == engineDPA {
+		world := w.comm.World()
+		e.thread, err = dpa.NewStepThread(world.DeviceContext(), world.LocalRank(), world.LocalSize())
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, e.close())
-		}
-	}()
-	world := w.comm.World()
-	if e.pd, err = world.DeviceContext().AllocPD(); err != nil {
-		return e, err
-	}
-	if e.device, err = dpa.New(e.pd, dpa.Config{Threads: 1, Place: world.LocalRank(), Processes: world.LocalSize()}); err != nil {
-		return e, err
-	}
-	if e.group, err = e.device.NewThreadGroup(1); err != nil {
-		return e, err
-	}
-	e.kernel = dpa.Steps(e)
-	e.done, err = e.device.NewSyncEvent(dpa.Device, dpa.CPU)
 	return e, err
 }
 
 func (e *engine) close() error {
-	if e == nil {
+	if e == nil || e.thread == nil {
 		return nil
 	}
-	var errs []error
-	if e.device != nil {
-		errs = append(errs, e.device.Close())
-	}
-	if e.pd != nil {
-		errs = append(errs, e.pd.Close())
-	}
-	return errors.Join(errs...)
+	return e.thread.Close()
 }
-
-// Step is the request's that the device thread runs.
-func (e *engine) Step() (moved, over bool) { return e.request.Step() }
 
 // run has the engine run a point's calls from here on.
 func (e *engine) run(c *call) {
 	e.made, e.launched = 0, 0
 	e.before = e.w.comm.World().Counters()
-	if e.device != nil {
-		e.launched = e.device.Counters().Launches
+	if e.thread != nil {
+		e.launched = e.thread.Counters().Launches
 	}
 	inline, begin := c.step, c.begin
 	c.step = func() error {
@@ -159,23 +126,14 @@ func (e *engine) run(c *call) {
 			return err
 		}
 		if e.name == engineDPA {
-			if err := e.launch(e.w.ctx, r); err != nil {
+			e.request = r
+			if err := e.thread.Run(e.w.ctx, "steps of a collective", &e.request); err != nil {
 				return err
 			}
 		}
 		_, err = r.Wait(e.w.ctx)
 		return err
 	}
-}
-
-// launch has the device thread step a request to its end, and waits for that.
-func (e *engine) launch(ctx context.Context, r rank.Request) error {
-	e.request = r
-	n := e.launched + e.made
-	if err := e.group.Launch(dpa.Launch{Name: "steps of a collective", Kernel: e.kernel, Complete: e.done, Value: n}); err != nil {
-		return err
-	}
-	return e.done.WaitGt(ctx, n-1)
 }
 
 // executed is how many calls the engine has run from the first step to the last, all there were; else an error.
@@ -188,7 +146,7 @@ func (e *engine) executed() (uint64, error) {
 	case engineThread:
 		by, n, others = "progress thread", beside, offloaded
 	case engineDPA:
-		by, n, others = "device thread", min(beside, e.device.Counters().Launches-e.launched), offloaded
+		by, n, others = "device thread", min(beside, e.thread.Counters().Launches-e.launched), offloaded
 	case engineDaemon:
 		by, n, others = "daemon", offloaded, beside
 	default:

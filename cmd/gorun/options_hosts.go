@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/launcher"
 	"github.com/gorun-mpi/gorun/launcher/hostfile"
 )
@@ -369,13 +370,11 @@ func setTree(s *settings, value string) error {
 }
 
 func setPorts(s *settings, value string) error {
-	first, last, ok := strings.Cut(strings.ReplaceAll(value, ":", "-"), "-")
-	from, err := strconv.ParseUint(first, 10, 16)
-	to, bad := strconv.ParseUint(last, 10, 16)
-	if !ok || err != nil || bad != nil || from == 0 || from > to {
+	r, err := ports.Parse(value)
+	if err != nil || r.Len() == 0 {
 		return unfit(value, "two ports, the first and the last; try --tcp-ports 40000-40100")
 	}
-	s.job.TCPPorts = fmt.Sprintf("%d-%d", from, to)
+	s.job.TCPPorts = r.String()
 	return nil
 }
 

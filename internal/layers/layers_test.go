@@ -34,7 +34,7 @@ type layer struct {
 // layers is the table in ARCHITECTURE.md. Imports point down; launcher and rank meet
 // on the PMI wire only.
 var layers = []layer{
-	{"cmd/gorun", "the command line becomes a launcher.Job, its result the exit status", "launcher launcher/hostfile cmd/internal internal/prelude internal/self internal/topo internal/version"},
+	{"cmd/gorun", "the command line becomes a launcher.Job, its result the exit status", "launcher launcher/hostfile cmd/internal internal/prelude internal/ports internal/self internal/topo internal/version"},
 	{"cmd/gorun-agent", "the ranks of one host, for a gorun elsewhere", "launcher/agent internal/version"},
 	{"cmd/gorun-offload", "the daemon that steps started collectives of a host's ranks", "coll rdma/soft internal/endsignal internal/shm internal/version"},
 	{"cmd/gorun-pmix", "the PMIx server of a host, for programs of Open MPI", "internal/endsignal internal/pmix internal/pmix/link internal/peer"},

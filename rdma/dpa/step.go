@@ -2,8 +2,10 @@ package dpa
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
+	"github.com/gorun-mpi/gorun/rdma"
 )
 
 // A Stepper is work in small pieces that another thread than its owner's may do: a started collective is one
@@ -48,4 +50,55 @@ func (w *stepping) Ready() bool {
 		moved, w.over = w.s.Step()
 	}
 	return w.over || w.t.launch.over.Load() != nil
+}
+
+// A StepThread is a device thread that does the work of one owner, a [Stepper] at a time. It has a device context with
+// a protection domain of its own.
+type StepThread struct {
+	*Context
+	pd     rdma.PD
+	group  *ThreadGroup
+	done   *SyncEvent
+	kernel Kernel
+	work   Stepper
+	seq    uint64 // of the launch
+}
+
+// NewStepThread makes the thread, of the process that is number place of the processes on this host.
+func NewStepThread(device rdma.Context, place, processes int) (*StepThread, error) {
+	t := &StepThread{}
+	t.kernel = func(thread *Thread) error { return thread.Step(t.work) }
+	var err error
+	if t.pd, err = device.AllocPD(); err != nil {
+		return nil, err
+	}
+	if t.Context, err = New(t.pd, Config{Threads: 1, Place: place, Processes: processes}); err == nil {
+		if t.group, err = t.NewThreadGroup(1); err == nil {
+			t.done, err = t.NewSyncEvent(Device, CPU)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// Run has the thread step s to its end, and waits for that.
+func (t *StepThread) Run(ctx context.Context, name string, s Stepper) error {
+	t.work = s
+	t.seq++
+	if err := t.group.Launch(Launch{Name: name, Kernel: t.kernel, Complete: t.done, Value: t.seq}); err != nil {
+		return err
+	}
+	return t.done.WaitGt(ctx, t.seq-1)
+}
+
+// Close ends the thread. After a [StuckError] it may still step what it was given.
+func (t *StepThread) Close() error {
+	if t.Context != nil {
+		if err := t.Context.Close(); err != nil {
+			return err
+		}
+	}
+	return t.pd.Close()
 }

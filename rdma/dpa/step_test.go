@@ -55,3 +55,22 @@ func TestStepsEndsWithItsLaunch(t *testing.T) {
 type stepperFunc func() (moved, over bool)
 
 func (f stepperFunc) Step() (moved, over bool) { return f() }
+
+// A StepThread does one work after the other, each to its end, and gives back what it had.
+func TestStepThread(t *testing.T) {
+	testenv.NoLeaks(t)
+	thread := must[*StepThread](t)(NewStepThread(domains(t, 1, fabric{})[0].Context(), 0, 1))
+	for range 3 {
+		var work countdown
+		work.left.Store(100)
+		if err := thread.Run(testenv.Deadline(t, time.Minute), "a count", &work); err != nil || work.left.Load() != 0 {
+			t.Errorf("%v, %d left, want none", err, work.left.Load())
+		}
+	}
+	if c := thread.Counters(); c != (Counters{Launches: 3, Runs: 3}) {
+		t.Errorf("counters %+v, want 3 launches and 3 runs", c)
+	}
+	if err := thread.Close(); err != nil {
+		t.Error(err)
+	}
+}
