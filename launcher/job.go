@@ -268,6 +268,7 @@ type Job struct {
 	tree    relays       // nil: each host is logged in to from here
 
 	secondAfter time.Duration // for tests; 0: the constant
+	secondReady func() bool   // for tests: the second login may begin; nil: it may
 	preload     []program     // by program; nil: none is sent
 }
 

@@ -45,7 +45,7 @@ func (r *remotes) again() {
 			continue
 		}
 		r.passRelay(l, l.Waits())
-		if r.seconds == secondsMost {
+		if ready := r.c.job.secondReady; r.seconds == secondsMost || ready != nil && !ready() {
 			continue
 		}
 		second, err := r.c.job.startDirect(r.g.shares[i].Host)

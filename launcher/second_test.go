@@ -42,7 +42,10 @@ func TestALoginThatHangsIsMadeOnceMore(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			dir := t.TempDir()
-			job := Job{NP: 3, Argv: sh("echo on $GORUN_HOST"), secondAfter: 20 * time.Millisecond}
+			job := Job{NP: 3, Argv: sh("echo on $GORUN_HOST"), secondAfter: 20 * time.Millisecond, secondReady: func() bool {
+				_, err := os.Stat(filepath.Join(dir, "first")) // else the second might be the one to make it
+				return err == nil
+			}}
 			overShells(t, &job, 3, strings.ReplaceAll(c.script, "$DIR", dir)+play)
 			r, stdout, stderr, err := runJob(t, job)
 			if c.want != "" {
