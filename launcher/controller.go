@@ -17,6 +17,7 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/hub"
 	"github.com/gorun-mpi/gorun/launcher/internal/place"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
+	"github.com/gorun-mpi/gorun/launcher/profile"
 )
 
 // Exit statuses that are no rank's.
@@ -49,6 +50,7 @@ type controller struct {
 	requests requests  // all else that ranks ask for, and PMIx
 	agents   agentPool // that run already
 
+	profile   []profile.Rank  // the calls of ranks that have ended
 	lingering int             // hosts that have told host.Lingers
 	reach     func() *routing // to the hosts; found when it is first asked for
 	detours   bool            // the user knows that connections are carried
@@ -192,9 +194,22 @@ func (c *controller) event(s *seat, e host.Event) {
 		c.survey.stalled()
 	case host.States:
 		c.survey.looked(s, e.Tails)
+	case host.Recorded:
+		c.recorded(s, e)
 	case host.Done:
 		c.done(s)
 	}
+}
+
+// recorded keeps the calls of a rank.
+func (c *controller) recorded(s *seat, e host.Event) {
+	r, err := profile.Unpack(e.Data)
+	if err != nil || !c.job.Profile || !s.has(e.Rank) {
+		c.job.Log.Debug("a record of calls makes no sense", "host", s.host(), "rank", e.Rank, "error", err)
+		return
+	}
+	r.Rank, r.Group, r.Host, r.Size = e.Rank, s.group.id, s.host(), s.group.size()
+	c.profile = append(c.profile, *r)
 }
 
 // allUnused tells whether no host's daemon was given anything.
@@ -369,7 +384,8 @@ func (c *controller) result() (Result, error) {
 	if c.end.start != nil && cause == nil {
 		return Result{ExitStatus: c.end.start.ExitStatus}, c.end.start
 	}
-	r := Result{States: c.survey.states, Unfinished: c.outlet.err.Within()}
+	r := Result{States: c.survey.states, Unfinished: c.outlet.err.Within(), Profile: c.profile}
+	profile.Sort(r.Profile)
 	if cause == nil {
 		cause = c.end.suspect
 	}

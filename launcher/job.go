@@ -249,6 +249,9 @@ type Job struct {
 	// itself, as its shell expects. It must not wait for Run or for a signal. nil: no call.
 	Suspend func()
 
+	// Profile has ranks that are programs of package rank record their calls: see Result.Profile.
+	Profile bool
+
 	// Watch gets the events of the job in order, one call at a time, on its own goroutine. Only
 	// the end of the job waits for it until it has got all events, and at most 2 seconds for one
 	// call; after that there are no more calls. A slow Watch gets only the latest line and sample

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"github.com/gorun-mpi/gorun/launcher/profile"
 )
 
 // Result says how a job ended.
@@ -27,6 +29,9 @@ type Result struct {
 	Restarts int
 	// Ranks says how each started rank ended, by group and rank.
 	Ranks []RankEnd
+	// Profile has the calls of the ranks that have recorded them, by group and rank, with Job.Profile. Package
+	// launcher/profile says what they mean.
+	Profile []profile.Rank
 }
 
 // RankState says what a rank was doing at the job's timeout.

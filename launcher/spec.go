@@ -7,6 +7,9 @@ import (
 	"github.com/gorun-mpi/gorun/pmi"
 )
 
+// How many events of a rank's calls travel: of all ranks, of one, and of each at least.
+const profileAll, profileMost, profileLeast = 200_000, 8192, 256
+
 // spec is what all hosts of a group have in common.
 func (c *controller) spec(g *group) host.Spec {
 	apps := make([]host.AppSpec, len(g.apps))
@@ -63,6 +66,9 @@ func (c *controller) spec(g *group) host.Spec {
 		Alone:  out.PromptAlone,
 		Raw:    out.Raw,
 		Sample: c.job.Sample,
+	}
+	if c.job.Profile {
+		spec.Profile = max(profileLeast, min(profileMost, profileAll/g.size()))
 	}
 	out.terminal(&spec)
 	return spec

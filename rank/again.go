@@ -110,6 +110,9 @@ func (c *Comm) again(ctx context.Context, s *shape, send, recv []byte) (done boo
 		c.world.leave()
 		return false, nil
 	}
+	if c.world.recorder != nil {
+		c.record(len(send), len(recv), false)
+	}
 	if done, err = c.team.RunShort(ctx, h.short, send, recv, h.f); err != nil {
 		err = c.failCollective(h.name, err)
 	}

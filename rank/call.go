@@ -141,6 +141,9 @@ func (k *call) run(ctx context.Context) error {
 		if n := c.world.narrator; n != nil {
 			n.collective(k)
 		}
+		if c.world.recorder != nil {
+			k.record(false)
+		}
 		if err = c.team.Run(ctx, &k.args); err == nil {
 			k.unpack()
 			if k.shape.kind != 0 {
@@ -221,6 +224,9 @@ func (k *call) start() error {
 	k.pack()
 	if n := c.world.narrator; n != nil {
 		n.collective(k)
+	}
+	if c.world.recorder != nil {
+		k.record(true)
 	}
 	var p *coll.Pending
 	var err error

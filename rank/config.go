@@ -219,6 +219,8 @@ type Environment struct {
 	HostLease time.Duration
 	// Continuous: the job goes on when a rank fails (GORUN_CONTINUOUS=1, which gorun --continuous sets).
 	Continuous bool
+	// Profile is the file in which the rank records its calls; "": it does not (GORUN_PROFILE, which gorun --profile sets).
+	Profile string
 }
 
 // Server is PMI, which is not nil, as [pmi.DialContext] takes it: a launcher other than gorun is not told of
@@ -323,6 +325,7 @@ func FromEnviron(environ []string) (Environment, error) {
 			return env, fmt.Errorf("GORUN_HOST_LEASE=%s: expected a time such as 4s", value)
 		}
 	}
+	env.Profile = vars["GORUN_PROFILE"]
 	env.Host, env.Address, env.Detour = vars["GORUN_HOST"], vars["GORUN_ADDRESS"], vars["GORUN_DETOUR"]
 	for _, v := range []struct {
 		name  string

@@ -77,6 +77,9 @@ func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mod
 		err = c.fail(op, -1, err)
 	case dst == ProcNull:
 	default:
+		if w.recorder != nil {
+			w.recorder.Sent(to, b.size(), tag)
+		}
 		if mode == buffered {
 			err = c.keep(op, b, e, dst, to)
 		} else {
@@ -112,6 +115,9 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (status Status
 		st, err = w.messages.Recv(ctx, data, w.regions.find(data), want, c.ranks)
 		w.arrived(b, packed, st.Bytes)
 		c.status(&status, st, b)
+		if w.recorder != nil && err == nil {
+			w.recorder.Received(st.Source, st.Bytes, st.Tag)
+		}
 		if err != nil {
 			err = c.fail("recv", src, c.typed(err, b.core()))
 		}
@@ -148,6 +154,9 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 	if w.narrator != nil && dst != ProcNull {
 		w.narrator.message(c, op, dst, to, len(out))
 	}
+	if w.recorder != nil && dst != ProcNull {
+		w.recorder.Sent(to, len(out), sendTag)
+	}
 	st, status, peer := p2p.Status{}, nothing, -1
 	switch {
 	case src == ProcNull && dst == ProcNull:
@@ -164,6 +173,9 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendT
 	w.packings.put(sent)
 	if src != ProcNull {
 		c.status(&status, st, recv)
+		if w.recorder != nil && err == nil {
+			w.recorder.Received(st.Source, st.Bytes, st.Tag)
+		}
 	}
 	if err != nil {
 		err = c.fail(op, peer, c.typed(err, recv.core()))

@@ -63,6 +63,9 @@ func (r *request) outcome(st *Status) error {
 		st.Source, st.Tag, st.Count, st.Bytes, st.Cancelled = c.rankOf(p.Source), p.Tag, count, p.Bytes, false
 	}
 	if err == nil {
+		if c.world.recorder != nil {
+			c.world.recorder.Received(p.Source, p.Bytes, p.Tag)
+		}
 		return nil
 	}
 	if errors.Is(err, p2p.ErrCancelled) {

@@ -44,6 +44,9 @@ func (m *message) start() (err error) {
 		return nil
 	}
 	w := m.comm.world
+	if w.recorder != nil && m.sends {
+		w.recorder.Sent(m.to, m.buf.size(), int(m.envelope.Tag))
+	}
 	var data []byte
 	switch {
 	case m.sends && m.mode == buffered:
@@ -90,6 +93,9 @@ func (m *message) finish(status *Status) error {
 	m.op, m.packing = nil, nil
 	switch {
 	case err == nil:
+		if c.world.recorder != nil && !m.sends {
+			c.world.recorder.Received(st.Source, st.Bytes, st.Tag)
+		}
 		return nil
 	case errors.Is(err, p2p.ErrCancelled):
 		*status = emptyStatus
@@ -184,6 +190,9 @@ func (c *Comm) isend(name string, b *Buffer, dst, tag int, mode p2p.Mode) (Reque
 	case err != nil:
 		err = c.fail(name, -1, err)
 	case dst != ProcNull && b.solid() && w.messages.TrySend(b.bytes(), e, to, mode):
+		if w.recorder != nil {
+			w.recorder.Sent(to, b.size(), tag)
+		}
 		q = w.newRequest(c, name).started(departed{})
 	default:
 		q, err = c.toSend(name, b, dst, to, e, mode).launch()

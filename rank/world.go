@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/arch"
+	"github.com/gorun-mpi/gorun/internal/calls"
 	"github.com/gorun-mpi/gorun/internal/wait"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rank/internal/agree"
@@ -72,7 +73,8 @@ type World struct {
 	call  call
 	calls *call
 
-	narrator *narrator // nil: silent
+	narrator *narrator       // nil: silent
+	recorder *calls.Recorder // nil: nobody wants to know where time goes
 	packings packings
 	attached int // bytes that buffered sends may take
 	held     int // of them, taken
@@ -169,6 +171,7 @@ func join(ctx context.Context, cfg Config, l launcher, rank, size int, waiting w
 }
 
 func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err error) {
+	w.openRecord(cfg)
 	if p := cfg.place; p != nil {
 		w.place = p
 	} else if w.place, err = findPlace(ctx, cfg.Environment, w.launcher, w.rank, w.size); err != nil {
@@ -244,7 +247,10 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if err = w.connect(ctx, cfg.Verbs); err != nil {
 		return err
 	}
-	return w.openBeside(cfg)
+	if err = w.openBeside(cfg); err == nil && w.recorder != nil {
+		w.recorder.End() // Init
+	}
+	return err
 }
 
 // The values of World.busy.
@@ -283,6 +289,9 @@ func (w *World) enterShort() error {
 }
 
 func (w *World) entered() error {
+	if w.recorder != nil {
+		w.recorder.Begin()
+	}
 	if w.final {
 		w.leave()
 		return ErrFinalized
@@ -295,6 +304,9 @@ func (w *World) entered() error {
 
 // leave publishes what the call did to the next one, on whatever goroutine.
 func (w *World) leave() {
+	if w.recorder != nil {
+		w.recorder.End()
+	}
 	arch.StoreRelease32(&w.busy, busyNot)
 	if w.beside != nil {
 		w.beside.left()
@@ -323,7 +335,9 @@ func (w *World) Finalize(ctx context.Context) error {
 		}
 	}
 	defer w.leave()
-	w.final = true
+	if w.final = true; w.recorder != nil {
+		w.recorder.As("Finalize")
+	}
 	var errs []error
 	if err := w.leaveTogether(ctx); err != nil {
 		errs = append(errs, err)
@@ -443,6 +457,7 @@ const (
 
 // close gives everything back in the reverse order of join.
 func (w *World) close() error {
+	w.closeRecord()
 	var errs []error
 	errs = append(errs, w.endBeside())
 	for i := len(w.comms) - 1; i >= 0; i-- {

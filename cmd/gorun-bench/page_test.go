@@ -1,80 +1,19 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"html"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
-
-// browser shows a page in a real browser without a screen and gives what it
-// made of it: the document, its console, and the network log.
-func browser(t *testing.T, page string, args ...string) (dom, console string, requests []string) {
-	t.Helper()
-	path := testenv.Need(t, "chromium")
-	dir := t.TempDir()
-	file, netlog := filepath.Join(dir, "page.html"), filepath.Join(dir, "net.json")
-	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	ctx := testenv.Deadline(t, time.Minute)
-	cmd := exec.CommandContext(ctx, path, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND", "--user-data-dir=" + filepath.Join(dir, "profile"),
-		"--enable-logging=stderr", "--log-net-log=" + netlog, "--dump-dom"}, append(args, "file://"+file)...)...)
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
-	cmd.WaitDelay = time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("chromium: %v\n%s", err, errs.String())
-	}
-	for line := range strings.Lines(errs.String()) {
-		if strings.Contains(line, ":CONSOLE") {
-			console += line
-		}
-	}
-	return out.String(), console, pageRequests(t, netlog)
-}
-
-// pageRequests are the addresses beyond files that the page asked for. What the
-// browser asks for by itself has no origin.
-func pageRequests(t *testing.T, netlog string) []string {
-	t.Helper()
-	data, err := os.ReadFile(netlog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log struct {
-		Events []struct {
-			Params struct {
-				URL       string `json:"url"`
-				Initiator string `json:"initiator"`
-			} `json:"params"`
-		} `json:"events"`
-	}
-	if err := json.Unmarshal(data, &log); err != nil {
-		t.Fatalf("%s: %v", netlog, err)
-	}
-	var list []string
-	for _, e := range log.Events {
-		if strings.HasPrefix(e.Params.URL, "http") && e.Params.Initiator != "" && e.Params.Initiator != "not an origin" {
-			list = append(list, e.Params.URL)
-		}
-	}
-	return list
-}
 
 func recordedPage(t *testing.T) string {
 	t.Helper()
@@ -95,7 +34,7 @@ var (
 func TestPageInABrowser(t *testing.T) {
 	testenv.Part(t, testenv.Tools)
 	page := recordedPage(t)
-	dom, console, requests := browser(t, page)
+	dom, console, requests := testenv.Browser(t, page, "")
 	if console != "" {
 		t.Errorf("the console says %s", console)
 	}
@@ -179,7 +118,7 @@ for (const e of document.querySelectorAll(".curves text")) least = Math.min(leas
 parent.document.body.dataset.fits = document.documentElement.scrollWidth + " of " + document.documentElement.clientWidth + ", " + (least >= 10 ? "readable" : least);
 </script></body>`, 1)
 	// No window of the browser is so narrow, but a frame is.
-	dom, _, _ := browser(t, `<!DOCTYPE html><title>x</title><body><iframe width="420" height="900" style="border:0" srcdoc="`+html.EscapeString(page)+`"></iframe></body>`)
+	dom, _, _ := testenv.Browser(t, `<!DOCTYPE html><title>x</title><body><iframe width="420" height="900" style="border:0" srcdoc="`+html.EscapeString(page)+`"></iframe></body>`, "")
 	if m := regexp.MustCompile(`data-fits="([^"]*)"`).FindStringSubmatch(dom); m == nil || !regexp.MustCompile(`^(\d+) of (\d+), readable$`).MatchString(m[1]) {
 		t.Errorf("got %q", m)
 	} else if p := strings.Fields(strings.ReplaceAll(m[1], ",", "")); p[0] != p[2] {
@@ -197,7 +136,7 @@ func TestPageIsDrawn(t *testing.T) {
 		"0": {"#15171a", "#5aa9f0", "#9fd6fa", "#f58b4c", "#3fc79a"},
 	} {
 		shot := filepath.Join(t.TempDir(), "page.png")
-		browser(t, page, "--blink-settings=preferredColorScheme="+scheme, "--window-size=1200,1600", "--screenshot="+shot)
+		testenv.Browser(t, page, "", "--blink-settings=preferredColorScheme="+scheme, "--window-size=1200,1600", "--screenshot="+shot)
 		f, err := os.Open(shot)
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +164,7 @@ func TestPageIsDrawn(t *testing.T) {
 // The checks above would see a page that does not keep to itself.
 func TestBrowserSeesWhatIsWrong(t *testing.T) {
 	testenv.Part(t, testenv.Tools)
-	_, console, requests := browser(t, `<!DOCTYPE html><title>x</title><img src="http://page.invalid/x.png"><script>console.error("broken")</script>`)
+	_, console, requests := testenv.Browser(t, `<!DOCTYPE html><title>x</title><img src="http://page.invalid/x.png"><script>console.error("broken")</script>`, "")
 	if !strings.Contains(console, "broken") || len(requests) == 0 || !strings.Contains(requests[0], "page.invalid") {
 		t.Errorf("console %q, requests %q", console, requests)
 	}

@@ -54,6 +54,7 @@ func settings() []setting {
 		{"GORUN_PMI", "", "cards: the launcher knows gorun's own commands besides those of PMI-1", byGorun, ""},
 		{"GORUN_SET", "", "which of RANK, MASTER_ADDR and the like gorun has set, and to what", byGorun, ""},
 		{"GORUN_RESTART_COUNT", "", "the number of restarts of the job so far (--max-restarts)", byGorun, ""},
+		{"GORUN_PROFILE", "", "the file in which the rank records its calls (--profile)", byGorun, ""},
 		{"GORUN_CONTINUOUS", "", "1: the job goes on when a rank fails (--continuous)", byGorun, ""},
 		{"GORUN_DETOUR", "", "where ranks ask for connections that this host cannot make itself", byGorun, ""},
 		{"GORUN_HOST_LEASE", "", "how long a host may be silent before gorun takes it for lost (--agent-timeout); the ranks themselves wait four times as long, and 60 s at least", byGorun, ""},

@@ -42,6 +42,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -201,6 +202,10 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	defer signal.Stop(signals)
 	job.Signals, job.Suspend = signals, suspend
 
+	if err := req.profile.check(); err != nil {
+		fmt.Fprintf(std.err, "gorun: --profile: %v\n", err)
+		return statusFailed
+	}
 	if err := writePID(req.ends.pidFile, std); err != nil {
 		fmt.Fprintf(std.err, "gorun: --report-pid: %v\n", err)
 		return statusFailed
@@ -231,6 +236,12 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	log.Infof("the job ended with status %d after %v", result.ExitStatus, time.Since(started).Round(time.Millisecond))
 	report(result, req.quiet, own)
 	status := req.ends.status(result, own)
+	if job.Profile {
+		if err := req.profile.write(result, own); err != nil {
+			fmt.Fprintf(own, "gorun: --profile: %v\n", err)
+			status = cmp.Or(status, statusFailed)
+		}
+	}
 	objects.failure(result.Cause)
 	objects.end(result, status)
 	if told.Failed("gorun", std.err) && status == 0 {

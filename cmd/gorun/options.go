@@ -35,6 +35,7 @@ type request struct {
 	written  []writtenOption // that were set, in order
 	discover string          // the program of --discover-hosts
 	metrics  string          // where they are to be had; "": nowhere
+	profile  profiling
 	ends     ends
 	show     show
 	looks    looks

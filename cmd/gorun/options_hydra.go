@@ -17,7 +17,7 @@ func hydraOptions() []option {
 		only(hydra, note1(reach, "launcher")),
 		note0(reach, "enable-x", "disable-x"),
 		note1(inside, "demux", "topolib", "branch-count", "pmi-connect"),
-		note0(inside, "profile", "pmi-aggregate", "pmi-noaggregate", "noconf", "localroot", "localonly", "silent-abort"),
+		note0(inside, "pmi-aggregate", "pmi-noaggregate", "noconf", "localroot", "localonly", "silent-abort"),
 		note1(network, "localhost"),
 		note0(network, "disable-hostname-propagation", "enable-hostname-propagation"),
 		note0("gorun never mixes the lines of ranks", "ordered-output"),

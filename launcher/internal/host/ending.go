@@ -277,7 +277,9 @@ func (h *Host) processEnded(local int) {
 		h.part(local)
 	}
 	r.joined, r.finalized = h.met(local)
-	r.gone, r.how = true, how
+	if r.gone, r.how = true, how; h.spec.Profile > 0 {
+		r.goneAt = int64(sharedClock())
+	}
 	h.unwatch(&r.socket)
 	h.unhold(r)
 	if h.ending.begun {

@@ -25,7 +25,7 @@ func Marker(spec *Spec) string {
 // have left in the environment, which would lead a rank to the wrong server.
 var ours = map[string]bool{
 	"GORUN_JOB": true, "GORUN_HOST": true, "GORUN_ADDRESS": true, "GORUN_HOST_INDEX": true, "GORUN_LOCAL_RANK": true, "GORUN_LOCAL_SIZE": true,
-	"GORUN_RESTART_COUNT": true, "GORUN_CONTINUOUS": true, "GORUN_HOST_LEASE": true, "GORUN_DETOUR": true, dirVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_OFFLOAD": true, "GORUN_SECURE": true, "GORUN_PMI": true,
+	"GORUN_RESTART_COUNT": true, "GORUN_CONTINUOUS": true, "GORUN_HOST_LEASE": true, "GORUN_DETOUR": true, dirVar: true, profileVar: true, "GORUN_SET": true, "GORUN_SEGMENT": true, "GORUN_CPUS": true, "GORUN_CPU_RANKS": true, "GORUN_EMULATE": true, "GORUN_OFFLOAD": true, "GORUN_SECURE": true, "GORUN_PMI": true,
 	asyncCPUVar:       true,
 	"MPI_LOCALRANKID": true, "MPI_LOCALNRANKS": true, "HYDI_CONTROL_FD": true,
 	"OMPI_COMMAND": true, "OMPI_ARGV": true, "OMPI_FILE_LOCATION": true,
@@ -113,6 +113,7 @@ type environment struct {
 	sharing []cpuSharing // by local rank
 	async   []int        // the CPU of a progress thread, by local rank; none: -1, or the slice is nil
 	calm    []bool       // by program: its environment says nothing of how Open MPI waits
+	records string       // the directory of the ranks' records of their calls; "": they make none
 }
 
 func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python, library string, alone, cgo []bool) *environment {
@@ -167,6 +168,9 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, server)...)
 	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
+	if spec.Profile > 0 {
+		e.records = files
+	}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
@@ -270,6 +274,9 @@ func (e *environment) of(local int) []string {
 	}
 	if sharing.ranks > sharing.cpus && e.calm[r.App] {
 		env = append(env, ompiOver+"1", ompiYield+"1")
+	}
+	if e.records != "" {
+		env = append(env, profileVar+"="+recordIn(e.records, local))
 	}
 	server := pmi.Env{FD: pmiFD, Rank: r.Rank, Size: e.spec.NP, Cards: true, Spawned: e.spec.Group > 0}
 	if port := e.ports[r.App]; port != "" {

@@ -138,6 +138,7 @@ type rank struct {
 	send              []byte // to the socket, when it is full
 	hearing, heard    bool   // its process has ended, and what was said before is being, or was, taken in
 	gone              bool   // that was taken in
+	goneAt            int64  // when, as sharedClock tells it; 0: nobody wants to know
 	bad               bool   // and not well
 	aborted           bool   // it has asked for the end of the job
 	how               end    // once it is gone
@@ -279,7 +280,10 @@ func (h *Host) finish() {
 	}
 	tails, reasons := make(map[int][]string), make(map[int]string)
 	for i, r := range h.up() {
-		reap(r.pid)
+		used := reap(r.pid)
+		if h.spec.Profile > 0 && h.filesDir != "" {
+			h.tellRecord(i, used)
+		}
 		if reason, lines := r.lastWords(); r.bad && len(lines) > 0 {
 			tails[h.rankOf(i)] = lines
 			if reason != "" {
@@ -377,11 +381,11 @@ func (h *Host) up() iter.Seq2[int, *rank] {
 	}
 }
 
-// reap takes a process that has ended, or soon has, out of the process table.
-func reap(pid int) {
+// reap takes a process that has ended, or soon has, out of the process table, and tells what it has used.
+func reap(pid int) (used unix.Rusage) {
 	for {
-		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
-			return
+		if _, err := unix.Wait4(pid, nil, 0, &used); err != unix.EINTR {
+			return used
 		}
 	}
 }

@@ -65,6 +65,7 @@ type Spec struct {
 	Alone   bool          // that silence is of all ranks of the host, and no other one may be within a line
 	Raw     bool          // what ranks write is passed on at once
 	Sample  time.Duration // how often to tell what the ranks use; 0: never
+	Profile int           // events of each rank's record of calls that are told; 0: ranks make none
 	PTY     PTY
 	Rows    int // of ranks' terminals; 0: not known
 	Cols    int
@@ -162,6 +163,7 @@ const (
 	Stalled                          // nothing has moved for Spec.Hang if N is 1; else it moves again
 	Lingers                          // all ranks have ended, and what they had started still has their output
 	Cut                              // that of Rank had it too long: Text
+	Recorded                         // Data is Rank's record of its calls, as package calls packs it
 	Done                             // nothing is left
 )
 

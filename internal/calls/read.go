@@ -1,0 +1,169 @@
+package calls
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// A Rank is the record of a rank, as it travels from its host.
+type Rank struct {
+	Rank, Size int
+	Group      int // 0: the job's own ranks; else the spawned group
+	Host       string
+	Begin, End int64 // nanoseconds of the host's clock: the first call began, the last one ended
+	Finalized  bool
+	Concurrent bool // its goroutines call at the same time, and their calls are not recorded
+	Calls      []Call
+	Peers      []Peer
+	Sizes      []uint64 // operations with less than 1<<k bytes, by k
+	Events     []Event  // the last ones
+	Dropped    uint64   // events before them
+	Current    int      // the call that the rank was in at its end, an index of Calls; -1: in none
+	CPU        time.Duration
+	Memory     int64 // most that it had at a time, in bytes
+}
+
+// A Call is what was called at one place.
+type Call struct {
+	Op, Function, File string
+	Line               int
+	Count, Out, In     uint64
+	Total, Longest     time.Duration
+}
+
+// At is the place for people: "main.go:31".
+func (c *Call) At() string {
+	if c.File == "" {
+		return ""
+	}
+	return c.File[strings.LastIndexByte(c.File, '/')+1:] + ":" + strconv.Itoa(c.Line)
+}
+
+// A Peer is what went to and came from a rank of the world by messages, and to it by v forms.
+type Peer struct {
+	Rank                           int
+	Sent, SentBytes, Got, GotBytes uint64
+}
+
+// An Event is a call.
+type Event struct {
+	Start, Took int64
+	Call        int // an index of Rank.Calls
+	Kind        Kind
+	Group       uint32 // the communicator of a collective; the tag of a message
+	To, From    int32  // -1: none
+	Out, In     uint32
+	Sent, Got   uint32 // the number of the message to, and from, that rank; Sent: of the collective
+}
+
+// Pack makes bytes of a record, and Unpack a record of them.
+func (r *Rank) Pack() ([]byte, error) {
+	var b bytes.Buffer
+	enc := msgpack.NewEncoder(&b)
+	enc.UseArrayEncodedStructs(true) // without the names of fields
+	err := enc.Encode(r)
+	return b.Bytes(), err
+}
+
+// Unpack reads what Pack has made. The calls of events exist.
+func Unpack(data []byte) (*Rank, error) {
+	r := new(Rank)
+	if err := msgpack.Unmarshal(data, r); err != nil {
+		return nil, err
+	}
+	if r.Current >= len(r.Calls) || slices.ContainsFunc(r.Events, func(e Event) bool { return e.Call < 0 || e.Call >= len(r.Calls) }) {
+		return nil, errNoRecord
+	}
+	return r, nil
+}
+
+// Read reads a record. most is how many events it keeps, the last ones; ended is when the rank has, 0 if that is not known.
+func Read(path string, most int, ended int64) (*Rank, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	mem, err := io.ReadAll(io.LimitReader(f, int64(length(ranksMost))+1))
+	if err != nil {
+		return nil, err
+	}
+	r, err := parse(mem, most, ended)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+var errNoRecord = errors.New("it is no record of calls of this version")
+
+func parse(mem []byte, most int, ended int64) (*Rank, error) {
+	if len(mem) < length(0) {
+		return nil, errNoRecord
+	}
+	f, err := view(mem[:length(0)], 0)
+	if err == nil && f.head.magic == magic && f.head.version == version && f.head.size <= ranksMost {
+		f, err = view(mem, int(f.head.size))
+	} else if err == nil {
+		err = errNoRecord
+	}
+	if err != nil {
+		return nil, err
+	}
+	h := f.head
+	r := &Rank{Rank: int(h.rank), Size: int(h.size), Begin: h.begin, End: max(h.begin, h.end), Finalized: h.end != 0, Concurrent: h.concurrent != 0, Current: -1}
+	index := make([]int, Sites) // of a site in Calls
+	sites := min(atomic.LoadUint64(&h.sites), Sites)
+	for i := range int(sites) {
+		s := &f.sums[i]
+		current := h.current == uint64(i)+1
+		if s.count == 0 && !current {
+			index[i] = -1
+			continue
+		}
+		if index[i] = len(r.Calls); current {
+			r.Current = index[i]
+		}
+		t := &f.texts[i]
+		part := strings.SplitN(string(t.text[:min(t.length, textMost)]), "\n", 4)
+		part = append(part, "", "", "")
+		file, line := part[2], 0
+		if at := strings.LastIndexByte(file, ':'); at >= 0 {
+			line, _ = strconv.Atoi(file[at+1:])
+			file = file[:at]
+		}
+		r.Calls = append(r.Calls, Call{Op: part[0], Function: part[1], File: file, Line: line, Count: s.count, Out: s.out, In: s.in, Total: time.Duration(s.total), Longest: time.Duration(s.longest)})
+	}
+	for i, p := range f.peers {
+		if p != (peer{}) {
+			r.Peers = append(r.Peers, Peer{i, p.sent, p.sentBytes, p.got, p.gotBytes})
+		}
+	}
+	r.Sizes = append(r.Sizes, f.sizes[:]...)
+	events := atomic.LoadUint64(&h.events)
+	kept := min(events, Ring, uint64(max(most, 0)))
+	r.Dropped = events - kept
+	for n := events - kept; n < events; n++ {
+		e := &f.ring[n%Ring]
+		if int(e.site) >= len(index) || index[e.site] < 0 || e.took < 0 || e.start < h.begin {
+			continue // of a file that was spoilt
+		}
+		r.Events = append(r.Events, Event{Start: e.start, Took: e.took, Call: index[e.site], Kind: e.kind, Group: e.group, To: e.to, From: e.from, Out: e.out, In: e.in, Sent: e.sent, Got: e.got})
+		r.End = max(r.End, e.start+e.took)
+	}
+	if r.Current >= 0 {
+		r.End = max(r.End, h.since, ended)
+		r.Events = append(r.Events, Event{Start: h.since, Took: r.End - h.since, Call: r.Current, To: -1, From: -1})
+	}
+	return r, nil
+}

@@ -1,0 +1,143 @@
+package profile
+
+import (
+	"bufio"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/calls"
+)
+
+// WriteJSON writes the report, for programs.
+func (r *Report) WriteJSON(w io.Writer) error {
+	return json.NewEncoder(w).Encode(r)
+}
+
+// WriteTrace writes the events as Perfetto and chrome://tracing read them: a process for each host, a thread for each rank.
+func (r *Report) WriteTrace(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	enc := json.NewEncoder(b)
+	fmt.Fprint(b, `{"displayTimeUnit":"ns","traceEvents":[`)
+	type entry struct {
+		Name string         `json:"name"`
+		Ph   string         `json:"ph"`
+		Pid  int            `json:"pid"`
+		Tid  int            `json:"tid"`
+		Ts   float64        `json:"ts"`
+		Dur  float64        `json:"dur,omitempty"`
+		Args map[string]any `json:"args,omitempty"`
+	}
+	hosts := make(map[string]int)
+	first := true
+	put := func(e entry) {
+		if !first {
+			_ = b.WriteByte(',') // Flush tells
+		}
+		first = false
+		_ = enc.Encode(e)
+	}
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		pid, known := hosts[k.Host]
+		if !known {
+			pid = len(hosts)
+			hosts[k.Host] = pid
+			put(entry{Name: "process_name", Ph: "M", Pid: pid, Args: map[string]any{"name": "host " + k.Host}})
+		}
+		put(entry{Name: "thread_name", Ph: "M", Pid: pid, Tid: i, Args: map[string]any{"name": r.name(i)}})
+		for j := range k.Events {
+			e := &k.Events[j]
+			if e.Kind == calls.Arrived {
+				continue
+			}
+			c := &k.Calls[e.Call]
+			args := map[string]any{"place": c.At(), "out": e.Out, "in": e.In}
+			if e.To >= 0 {
+				args["to"] = e.To
+			}
+			if e.From >= 0 {
+				args["from"] = e.From
+			}
+			put(entry{Name: c.Op, Ph: "X", Pid: pid, Tid: i, Ts: float64(e.Start) / 1e3, Dur: float64(e.Took) / 1e3, Args: args})
+		}
+	}
+	fmt.Fprintln(b, "]}")
+	return b.Flush()
+}
+
+//go:embed page.html
+var page string
+
+// pageEvents bounds what the page holds of each rank, so that it stays below 10 MB: the longest.
+const pageEvents = 150_000
+
+// WritePage writes a page for a browser, which holds all that it shows.
+func (r *Report) WritePage(w io.Writer) error {
+	type rank struct {
+		Name, Host  string
+		Begin, End  int64
+		CPU, Memory int64
+		Outside     int64
+		Calls       []string
+		Events      []int64 // begin, length and call of each, in microseconds
+	}
+	data := struct {
+		Report *Report
+		Ranks  []rank
+		Notes  []string
+		Matrix [][]uint64
+		Sizes  []uint64
+	}{Report: &Report{Elapsed: r.Elapsed, Total: r.Total, Calls: r.Calls, Waits: r.Waits, Faults: r.Faults, Clocks: r.Clocks, Size: r.Size}, Notes: r.notes(), Matrix: r.Matrix}
+	most := max(100, pageEvents/max(1, len(r.Ranks)))
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		p := rank{Name: r.name(i), Host: k.Host, Begin: k.Begin, End: k.End, CPU: int64(k.CPU), Memory: k.Memory, Outside: int64(r.Outside[i])}
+		for j := range k.Calls {
+			p.Calls = append(p.Calls, k.Calls[j].Op+" "+k.Calls[j].At())
+		}
+		for _, e := range longest(k.Events, most) {
+			p.Events = append(p.Events, e.Start/1e3, max(1, e.Took/1e3), int64(e.Call))
+		}
+		data.Ranks = append(data.Ranks, p)
+		for c, n := range k.Sizes {
+			if len(data.Sizes) <= c {
+				data.Sizes = append(data.Sizes, 0)
+			}
+			data.Sizes[c] += n
+		}
+	}
+	text, err := json.Marshal(data) // which escapes <, so that nothing ends the script
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, strings.Replace(page, "{{data}}", string(text), 1))
+	return err
+}
+
+// longest are at most so many events, in order, the shortest left out.
+func longest(events []Event, most int) []Event {
+	list := make([]Event, 0, len(events))
+	for _, e := range events {
+		if e.Kind != calls.Arrived {
+			list = append(list, e)
+		}
+	}
+	if len(list) <= most {
+		return list
+	}
+	took := make([]int64, len(list))
+	for i := range list {
+		took[i] = list[i].Took
+	}
+	least := nth(took, len(took)-most)
+	kept := list[:0]
+	for _, e := range list {
+		if e.Took >= least && len(kept) < most {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
