@@ -203,6 +203,7 @@ func TestExitBehindFinalizeOfMPICH(t *testing.T) {
 		"no MPICH":             {`P init put=K$PMI_RANK=1 barrier get=K$PMI_RANK barrier exit=0`, 2, true},
 		"another program then": {begin + `barrier exit=0; ` + begin + `barrier exit=0`, 2, false},
 		"its shell goes on":    {begin + `exit=0; sleep 0.6`, 2, true}, // longer than a failure is suspected
+		"behind, too":          {begin + `barrier exit=0; sleep 0.6`, 2, false},
 		"it does more":         {begin + `barrier get=K$PMI_RANK exit=0`, 2, true},
 		"in the fence":         {begin + `@0 put=Z$PMI_RANK=1 barrier exit=0`, 2, true},
 	} {

@@ -130,6 +130,7 @@ func (h *Host) silentOnTime(now time.Time) {
 	for i, r := range h.up() {
 		if !r.silent.IsZero() && !now.Before(r.silent) {
 			h.unhold(r)
+			h.part(i) // its shell lives on
 			e := h.engine(i)
 			h.apply(e, e.Disconnect(h.rankOf(i)))
 		}
