@@ -40,7 +40,7 @@ var options = []option{
 	{testenv.Call{Number: unix.SYS_FACCESSAT2}, "faccessat2", "5.8", "find programs in `PATH`",
 		"their mode", "hosts", ""},
 	{testenv.Call{Number: unix.SYS_PIDFD_GETFD}, "pidfd_getfd", "5.6", "bound the silence of ssh while it logs in",
-		"a link that is cut then ends the job after 30 s, not 6 s", "ssh", ""},
+		"asks the host by a connection of its own to the same port", "ssh", ""},
 	{testenv.Call{Number: unix.SYS_TIMER_CREATE}, "timer_create", "2.6", "end an agent that somebody has stopped before it has ranks",
 		"it stays until it is continued", "hosts", ""},
 	{testenv.Adopting, "prctl(PR_SET_CHILD_SUBREAPER)", "3.4", "find the daemons that ranks leave",

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/internal/testbed"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
@@ -129,8 +131,30 @@ var faults = []fault{
 		p.login(2231, 4321)
 		p.cut(p.b.Hosts[1])
 	}},
+	{"link down while ssh logs in, pidfd_getfd refused", true, starting, `^gorun: host h2: no agent was started: ssh was killed by .*: 10.9.0.2:2233 has answered nothing for 4s while it logged in`, func(p *play) {
+		p.refused()
+		p.login(2233, 4321)
+		p.cut(p.b.Hosts[1])
+	}},
+	{"link of a jump host down while ssh logs in", true, starting, `^gorun: host h2: no agent was started: ssh exited with status 255`, func(p *play) {
+		p.login(2234, 4321, "-J h3")
+		p.cut(p.b.Hosts[2])
+	}},
+	{"the same, pidfd_getfd refused", true, starting, `^gorun: host h2: no agent was started: ssh was killed by .*: 10.9.0.3:22 has answered nothing for 4s while it logged in`, func(p *play) {
+		p.refused()
+		p.login(2235, 4321, "-J h3")
+		p.cut(p.b.Hosts[2])
+	}},
+	{"link down behind a jump host, with ServerAliveInterval", true, starting, `^gorun: host h2: no agent was started: ssh exited with status 255`, func(p *play) {
+		p.login(2236, 4321, "-J h3 -o ServerAliveInterval=2 -o ServerAliveCountMax=2")
+		p.cut(p.b.Hosts[1])
+	}},
 	{"a login that takes 8 s", true, never, "", func(p *play) {
 		p.login(2232, 4) // for each of two questions
+	}},
+	{"a login that takes 8 s, pidfd_getfd refused", true, never, "", func(p *play) {
+		p.refused()
+		p.login(2237, 4)
 	}},
 	{"a host down at the start", false, start, `^gorun: host h2: no agent was started: ssh exited with status 255: .*(No route to host|timed out)`, func(p *play) {
 		p.cut(p.b.Hosts[1])
@@ -263,6 +287,7 @@ type play struct {
 	fault fault
 
 	args  []string // of gorun
+	under []string // the command that starts gorun; nil: none
 	hosts string   // "": three
 
 	cmd        *exec.Cmd
@@ -280,7 +305,7 @@ func (p *play) start(kind string) {
 	}
 	ctx, cancel := context.WithTimeout(p.t.Context(), testenv.Limit(3*time.Minute))
 	p.cancel, p.over, p.complaints = cancel, false, &bytes.Buffer{}
-	p.cmd = p.b.Hosts[0].Command(ctx, slices.Concat([]string{filepath.Join(bin, "gorun")}, p.args, []string{"-H", cmp.Or(p.hosts, "h1,h2,h3"), "sh", "-c", `sleep 4321 >/dev/null 2>&1 & exec "$0" "$1"`, filepath.Join(bin, "rank"), kind})...)
+	p.cmd = p.b.Hosts[0].Command(ctx, slices.Concat(p.under, []string{filepath.Join(bin, "gorun")}, p.args, []string{"-H", cmp.Or(p.hosts, "h1,h2,h3"), "sh", "-c", `sleep 4321 >/dev/null 2>&1 & exec "$0" "$1"`, filepath.Join(bin, "rank"), kind})...)
 	p.cmd.Stderr, p.cmd.WaitDelay = p.complaints, time.Second
 	if p.struck.IsZero() || p.fault.limit == never {
 		p.struck = time.Now()
@@ -306,7 +331,7 @@ func (p *play) hold(hosts string) {
 
 // login starts a job that logs in to h2 at a port of its own, and waits until sshd there looks for the user's key, which takes
 // so many seconds.
-func (p *play) login(port, seconds int) {
+func (p *play) login(port, seconds int, options ...string) {
 	p.t.Helper()
 	begun, script := filepath.Join(p.b.Dir, "begun"), filepath.Join(p.b.Dir, "keys")
 	_ = os.Remove(begun)
@@ -316,10 +341,38 @@ func (p *play) login(port, seconds int) {
 		p.t.Fatal(err)
 	}
 	p.b.Hosts[1].SSHD(port, "AuthorizedKeysFile=none", "AuthorizedKeysCommand=/bin/bash "+script, "AuthorizedKeysCommandUser=root")
-	p.args = []string{"--rsh", fmt.Sprintf("ssh -p %d", port)}
+	p.args = []string{"--rsh", fmt.Sprintf("ssh -p %d %s", port, strings.Join(options, " "))}
 	p.hosts = "h1,h2"
 	p.start("idle")
 	testenv.Await(p.t, 90*time.Second, "ssh to log in", func() bool { _, err := os.Stat(begun); return err == nil })
+}
+
+// refuser is the name by which this program executes its arguments where pidfd_getfd is refused.
+const refuser = "without-pidfd-getfd"
+
+func init() {
+	if filepath.Base(os.Args[0]) != refuser {
+		return
+	}
+	err := testenv.Refuse(unix.EPERM, testenv.Call{Number: unix.SYS_PIDFD_GETFD})
+	if err == nil {
+		err = unix.Exec(os.Args[1], os.Args[1:], os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, os.Args, err)
+	os.Exit(98)
+}
+
+// refused has gorun run where pidfd_getfd is refused.
+func (p *play) refused() {
+	p.t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.under = []string{filepath.Join(p.b.Dir, refuser)}
+	if out, err := exec.Command("cp", own, p.under[0]).CombinedOutput(); err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // begin starts a job, and waits until its ranks have met.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -13,28 +14,62 @@ import (
 // A remote shell that logs in may wait long for the other machine's word, as that of a directory of users. Nothing then tells a login that is
 // slow from one whose link is cut, but the other machine's kernel, which answers TCP's probes. So while a login lasts its connection has
 // probes, and ends when nothing is acknowledged for a time. ssh's ServerAliveInterval would not do: the other sshd answers those only
-// behind the login. The connection itself is taken from the process by pidfd_getfd; where the kernel permits that not, or the shell
-// has no connection of its own (ProxyJump, ControlPath), the login has its long limit.
+// behind the login. The connection is the shell's, or that of a program that it has started to reach the machine (ProxyCommand, ProxyJump),
+// and is taken from the process by pidfd_getfd; where that is refused or missing, this process makes a connection of its own to the same port, and
+// asks by that ([isGone]). Behind a ProxyJump nothing tells a login that is slow from a machine that is cut off, and a shell that
+// uses another one's connection (ControlPath) has none: such logins have their long limit.
 
-// watchLogin bounds the silence on the connection of a remote shell, until over is closed.
-func watchLogin(pid int, silence time.Duration, over <-chan struct{}) {
-	process, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(process)
+// watchLogin bounds the silence on the connection of a remote shell, until over is closed. cut is told why it is to end
+// where it does not by itself.
+func watchLogin(pid int, silence time.Duration, over <-chan struct{}, cut func(why string)) {
 	tick := time.NewTicker(loginTick)
 	defer tick.Stop()
-	at := -1 // the connection's number in the process
-	for at < 0 {
+	for {
 		select {
 		case <-over:
 			return
 		case <-tick.C:
 		}
-		if at, err = connection(pid, process); err != nil {
+		found, err := watchConnection(pid, silence, over)
+		if found {
 			return
 		}
+		if err == nil {
+			continue
+		}
+		if at, ok := peerOf(pid); ok {
+			if isGone(at, silence, over) {
+				cut(fmt.Sprintf("%v has answered nothing for %v while it logged in", at, silence))
+			}
+			return
+		}
+	}
+}
+
+// watchConnection bounds the silence on the connection of a process or of its descendants, until over is closed; found: there is one.
+func watchConnection(pid int, silence time.Duration, over <-chan struct{}) (found bool, err error) {
+	for _, pid := range family(pid) {
+		process, err := unix.PidfdOpen(pid, 0)
+		if err == unix.ESRCH {
+			continue // it has just ended
+		}
+		if err != nil {
+			return false, err
+		}
+		found, err := bound(pid, process, silence, over)
+		unix.Close(process)
+		if found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// bound is watchConnection of one process.
+func bound(pid, process int, silence time.Duration, over <-chan struct{}) (found bool, err error) {
+	at, err := connection(pid, process)
+	if at < 0 {
+		return false, err
 	}
 	before, err := withCopy(process, at, func(fd int) (o loginOptions, err error) {
 		if o, err = readLogin(fd); err == nil {
@@ -46,11 +81,26 @@ func watchLogin(pid int, silence time.Duration, over <-chan struct{}) {
 		return o, err
 	})
 	if err != nil {
-		return
+		return true, nil // it has just been closed
 	}
 	<-over
 	// The stream of an agent may stand still for longer: the leases decide. A process that has ended has none.
 	_, _ = withCopy(process, at, func(fd int) (loginOptions, error) { return before, before.write(fd) })
+	return true, nil
+}
+
+// family is a process and its descendants.
+func family(pid int) []int {
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", all[i]))
+		for word := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
 }
 
 // loginTick is how often a remote shell is looked at until it has a connection.
@@ -85,25 +135,13 @@ func (o loginOptions) write(fd int) error {
 
 // connection finds the number of a process's connection over TCP; -1: it has none yet.
 func connection(pid, process int) (at int, err error) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return -1, err
-	}
-	for _, e := range entries {
-		if name, err := os.Readlink(dir + "/" + e.Name()); err != nil || !strings.HasPrefix(name, "socket:") {
-			continue
-		}
-		number, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for number := range sockets(pid) {
 		up, err := withCopy(process, number, func(fd int) (bool, error) {
 			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 			const established = 1
 			return err == nil && info.State == established, nil // else it is none of TCP, or on its way
 		})
-		if err == unix.EBADF {
+		if err == unix.EBADF || err == unix.ESRCH {
 			continue // it has just been closed
 		}
 		if err != nil {
@@ -114,6 +152,21 @@ func connection(pid, process int) (at int, err error) {
 		}
 	}
 	return -1, nil
+}
+
+// sockets are the numbers of a process's sockets, and their inodes.
+func sockets(pid int) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		dir := fmt.Sprintf("/proc/%d/fd", pid)
+		entries, _ := os.ReadDir(dir) // none of a process that has ended
+		for _, e := range entries {
+			name, _ := os.Readlink(dir + "/" + e.Name())
+			inode, is := strings.CutPrefix(name, "socket:[")
+			if number, err := strconv.Atoi(e.Name()); is && err == nil && !yield(number, strings.TrimSuffix(inode, "]")) {
+				return
+			}
+		}
+	}
 }
 
 // withCopy lends f a copy of a descriptor of a process.

@@ -130,7 +130,7 @@ func (t *tries) next() (ok bool) {
 		}
 		if ok && t.silence > 0 && !t.here {
 			t.login = make(chan struct{})
-			go watchLogin(pid, t.silence, t.login)
+			go watchLogin(pid, t.silence, t.login, func(why string) { t.cut(pid, why) })
 		}
 		t.mu.Unlock()
 	}
@@ -148,6 +148,19 @@ func (t *tries) leave() {
 		t.placed = false
 		<-t.gate
 	}
+}
+
+// cut ends a process whose machine is gone, and those that it has started to reach that. The reason stands behind what they have written.
+func (t *tries) cut(pid int, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.login == nil || t.pid != pid {
+		return // it has ended
+	}
+	if t.ends[2] >= 0 {
+		_, _ = unix.Write(t.ends[2], []byte(why+"\n"))
+	}
+	_ = unix.Kill(-pid, unix.SIGKILL)
 }
 
 // unwatch has the connection watched no more.
