@@ -184,7 +184,7 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 			if library != "" {
 				user = before(user, libraryPath, library)
 			}
-			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(seen, files, user), levels(spec, user), user)
+			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(seen, files, user), user)
 			e.shared[r.App] = newSharedVars(spec, user, cgo[r.App] && shm.Limit() != math.MaxUint64)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
@@ -224,18 +224,6 @@ const (
 	ompiOver  = "OMPI_MCA_mpi_oversubscribe="
 	ompiYield = "OMPI_MCA_mpi_yield_when_idle="
 )
-
-// levels keeps Open MPI's collectives from levels of hosts where there is one. A spawned group has a PMIx server of its own, so
-// its ranks and those that spawned it do not learn that they share a host (libpmix 5.0.7, _cnct in src/server/pmix_server.c,
-// tells those of one server alone). Component han then makes communicators within a merged one, and Open MPI 5.0.7 dies in
-// MPI_Finalize where there is more than one (ompi_dpm_dyn_finalize in ompi/dpm/dpm.c sends when TCP connects no more).
-func levels(spec *Spec, user []string) []string {
-	const all, han = "OMPI_MCA_coll=", "OMPI_MCA_coll_han_priority="
-	if !spec.Flat || slices.ContainsFunc(user, func(entry string) bool { return strings.HasPrefix(entry, all) || strings.HasPrefix(entry, han) }) {
-		return nil
-	}
-	return []string{han + "-1"}
-}
 
 // goProcs is how many threads run the goroutines of a Go program. Ranks that have little of a CPU get one:
 // where a second processor is idle, the runtime looks every 20 us whether it could take over from the first, some

@@ -124,6 +124,29 @@ func TestMPICHIsToldOfPMI1(t *testing.T) {
 	}
 }
 
+// A job over hosts inside a job of one host makes levels of hosts. A choice of the user's stays, also one made in a rank.
+func TestOpenMPIsLevelsEndWithTheirJob(t *testing.T) {
+	levels := func(flat bool, user ...string) (set []string) {
+		v := newSharedVars(&Spec{NP: 1, Ranks: make([]RankSpec, 1), Flat: flat}, Scrub(user), false)
+		for _, e := range append(v.append(nil, "0", "0", false), Scrub(user)...) {
+			if strings.HasPrefix(e, "OMPI_MCA_coll") || strings.HasPrefix(e, "GORUN_SET=") && flat {
+				set = append(set, e)
+			}
+		}
+		return set
+	}
+	outer := levels(true)
+	for _, c := range []struct{ user, want []string }{
+		{outer, nil},
+		{append(outer, "OMPI_MCA_coll=^sm"), []string{"OMPI_MCA_coll=^sm"}},
+		{append(outer, ompiLevels+"=35"), []string{ompiLevels + "=35"}},
+	} {
+		if got := levels(false, c.user...); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("in ranks with %q: got %q, want %q", c.user, got, c.want)
+		}
+	}
+}
+
 func TestSharedVarsKeepTheUsersSettings(t *testing.T) {
 	spec := &Spec{NP: 6, Master: "127.0.0.1", MasterPort: 4711, Ranks: make([]RankSpec, 3)}
 	for _, c := range []struct {

@@ -24,6 +24,13 @@ type sharedVars struct {
 // Others take PMI-1 where there is any, and so does this one.
 const pmiVersion = "MPIR_CVAR_PMI_VERSION"
 
+// ompiLevels is by which Open MPI's collectives make levels of hosts. They make none where there is one. A spawned group has a
+// PMIx server of its own, so its ranks and those that spawned it do not learn that they share a host (libpmix 5.0.7, _cnct in
+// src/server/pmix_server.c, tells those of one server alone). Component han then makes communicators within a merged one, and
+// Open MPI 5.0.7 dies in MPI_Finalize where there is more than one (ompi_dpm_dyn_finalize in ompi/dpm/dpm.c sends when TCP
+// connects no more).
+const ompiLevels = "OMPI_MCA_coll_han_priority"
+
 func newSharedVars(spec *Spec, user []string, oneArena bool) sharedVars {
 	taken := make(map[string]bool)
 	for _, entry := range user {
@@ -35,6 +42,8 @@ func newSharedVars(spec *Spec, user []string, oneArena bool) sharedVars {
 			taken[pmiVersion] = true
 		case ch3Ports, "MPICH_CH3_PORT_RANGE", "MPICH_PORT_RANGE", "MPIR_CVAR_PORT_RANGE", "MPIR_PARAM_CH3_PORT_RANGE", "MPIR_PARAM_PORT_RANGE":
 			taken[ch3Ports] = true
+		case ompiLevels, "OMPI_MCA_coll":
+			taken[ompiLevels] = true
 		case goPorts, ucxPorts, fiFirst, fiLast, ompiFirst + "v4", ompiCount + "v4", ompiFirst + "v6", ompiCount + "v6":
 			taken[name] = true
 		}
@@ -46,6 +55,9 @@ func newSharedVars(spec *Spec, user []string, oneArena bool) sharedVars {
 		}
 	}
 	set(pmiVersion, "1")
+	if spec.Flat {
+		set(ompiLevels, "-1")
+	}
 	if oneArena {
 		set(mallocArenas, "1")
 	}
