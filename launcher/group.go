@@ -16,7 +16,7 @@ type site interface{ Send(host.Command) }
 
 // group is a world of ranks: the job as it was started is group 0, and each
 // spawn of a running rank makes another. Its hosts run independently of those
-// of other groups, with engines, a segment and a guardian of their own; what
+// of other groups, with engines, a segment and a guardian of their own, and a PMIx server where they have agents; what
 // joins the groups is the controller: a failure in one ends all, and the job is
 // over when all are. What may change is guarded by the controller's mu.
 type group struct {
@@ -28,7 +28,8 @@ type group struct {
 	appOf  []int             // by rank: index in apps
 	routes []route           // of output, by rank and stream
 
-	spawner string // the job whose rank has spawned it; "": none has
+	elder   *host.Host // whose PMIx server serves its ranks too; nil: its hosts have their own
+	spawner string     // the job whose rank has spawned it; "": none has
 
 	seats     []*seat   // by share, once they are started
 	hubSeat   int       // the hub's number of the first

@@ -157,18 +157,18 @@ func TestOversubscribedRanksKeepTheUsersSettings(t *testing.T) {
 	}
 }
 
-// Ranks of a job that begins on one host, and those that they spawn, whatever the host, have one setting of Open MPI's levels.
+// Where groups on one host have servers of their own, ranks and those that they spawn have one setting of Open MPI's levels.
 func TestOpenMPIMakesNoLevelsOnOneHost(t *testing.T) {
 	const name = "OMPI_MCA_coll_han_priority"
 	for _, c := range []struct {
 		hosts, np int
 		set, want string
 	}{
-		{0, 1, "A=b", "-1"},
+		{0, 1, "A=b", ""},
 		{2, 1, "A=b", "-1"},
 		{2, 2, "A=b", ""},
-		{0, 1, name + "=35", "35"},
-		{0, 1, "OMPI_MCA_coll=^sm", ""},
+		{2, 1, name + "=35", "35"},
+		{2, 1, "OMPI_MCA_coll=^sm", ""},
 	} {
 		t.Run(fmt.Sprintf("%d hosts, %d ranks, %s", c.hosts, c.np, c.set), func(t *testing.T) {
 			testenv.NoLeaks(t)

@@ -54,8 +54,10 @@ func (q *requests) space(g *group) *link.Space {
 		s.Nodes = append(s.Nodes, share.Host)
 	}
 	g.joins = newJoins(n)
-	for _, other := range q.worlds.groups[:g.id] {
-		g.hubSeat += len(other.shares)
+	if g.elder == nil {
+		for _, other := range q.worlds.groups[:g.id] {
+			g.hubSeat += len(other.shares)
+		}
 	}
 	seats := make([]int, n)
 	for rank, at := range g.hostOf {
@@ -107,7 +109,7 @@ func (q *requests) fromPMIx(s *seat, data []byte) {
 		for _, a := range due.Apps {
 			ask.Spawn.Apps = append(ask.Spawn.Apps, host.SpawnApp{Argv: a.Argv, N: a.NP, Env: a.Env, Info: a.Info})
 		}
-		q.ask(s, int(due.Proc.Rank), ask)
+		q.ask(q.seatOf(due.Proc, s), int(due.Proc.Rank), ask)
 		return
 	case link.Table:
 		answer.Jobs = q.table()
@@ -125,9 +127,19 @@ func (q *requests) fromPMIx(s *seat, data []byte) {
 	}
 }
 
+// seatOf is where a process runs that the PMIx server of a seat knows; that seat if there is none.
+func (q *requests) seatOf(p link.Proc, server *seat) *seat {
+	for s := range q.worlds.seats() {
+		if spaceOf(q.worlds.nameOf(s.group)) == p.Space && s.has(int(p.Rank)) {
+			return s
+		}
+	}
+	return server
+}
+
 // gone is told that nothing more comes from a seat.
 func (q *requests) gone(s *seat) {
-	if q.job.PMIx != "" {
+	if q.job.PMIx != "" && s.group.elder == nil {
 		q.post(q.hub.Gone(s.group.hubSeat + s.at))
 	}
 }
@@ -138,6 +150,7 @@ func (q *requests) post(letters []hub.Letter) {
 		for to := range q.worlds.seats() {
 			if to.group.hubSeat+to.at == l.To {
 				to.Send(host.Command{Kind: host.FromHub, Data: l.Data})
+				break // others have the same server
 			}
 		}
 	}

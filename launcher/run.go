@@ -159,7 +159,7 @@ func (c *controller) start(g *group, stdin host.Stdin, file *os.File) (wait func
 	spec = g.specOf(spec, 0, nil)
 	spec.Stdin = stdin
 	s := &seat{group: g}
-	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Stdin: file, Adopted: c.job.Adopt, CPUs: c.worlds.cpus(), Log: c.job.Log})
+	h, err := host.New(spec, host.Config{Emit: func(e host.Event) { c.event(s, e) }, Elder: g.elder, Stdin: file, Adopted: c.job.Adopt, CPUs: c.worlds.cpus(), Log: c.job.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -47,9 +47,16 @@ func (p *spawns) spawn(s *seat, rank int, a *host.Ask) {
 	}
 	g := newGroup(len(p.worlds.groups), apps, shares)
 	g.asked, g.preset, g.spawner = by, a.Spawn.Preset, p.worlds.nameOf(s.group)
+	release := func() {}
+	if h, here := p.worlds.groups[0].seats[0].site.(*host.Host); here {
+		g.elder, release = h, h.Hold()
+	}
 	p.worlds.groups = append(p.worlds.groups, g)
 	p.worlds.job.Log.Info("a rank spawns", "by", rank, "of", s.group.id, "group", g.id, "ranks", g.size(), "program", apps[0].Argv[0])
-	p.running.Go(func() { p.run(g) })
+	p.running.Go(func() {
+		defer release()
+		p.run(g)
+	})
 }
 
 // groupsMax bounds how often a job can spawn: the controller remembers how all

@@ -25,7 +25,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Job:     c.worlds.nameOf(g),
 		Group:   g.id,
 		Hosts:   len(g.shares),
-		Flat:    len(c.worlds.groups[0].shares) == 1, // of all groups, as ranks of two that merge must agree
+		Flat:    !c.job.oneHost() && len(c.worlds.groups[0].shares) == 1, // of all groups, as ranks of two that merge must agree
 		NP:      g.size(),
 		Apps:    apps,
 		Mapping: mapping,

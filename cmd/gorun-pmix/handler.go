@@ -90,6 +90,14 @@ func (h *helper) register(s link.Space) error {
 	return nil
 }
 
+// drop forgets a namespace whose ranks have ended.
+func (h *helper) drop(name string) {
+	h.mu.Lock()
+	delete(h.spaces, name)
+	h.mu.Unlock()
+	h.server.Deregister(name)
+}
+
 // sessionOf is the directory of a namespace on this host; "": it has none.
 func sessionOf(s link.Space) string {
 	if s.Session == "" || s.Node < 0 {

@@ -110,10 +110,22 @@ func (h *helper) begin() error {
 	if h.server, err = pmix.Start(m.Server.Dir, m.Server.Host, h); err != nil {
 		return err
 	}
-	if err := h.register(m.Server.Space); err != nil {
-		return err
+	first := m.Server.Space.Name
+	for {
+		if err := h.register(m.Server.Space); err != nil {
+			return err
+		}
+		if !m.Wait {
+			break
+		}
+		if m, err = h.next(); err != nil {
+			return err
+		}
+		if m.Kind != link.Setup {
+			return fmt.Errorf("%w: kind %d where another namespace was to come", link.ErrFrame, m.Kind)
+		}
 	}
-	address, err := h.server.Address(m.Server.Space.Name)
+	address, err := h.server.Address(first)
 	if err != nil {
 		return err
 	}
@@ -122,12 +134,12 @@ func (h *helper) begin() error {
 		return err
 	}
 	h.relay = r
-	first, ferr := connection(link.FirstFD)
+	rank, ferr := connection(link.FirstFD)
 	h.send(&link.Message{Kind: link.Ready})
 	refused := func(text string) { fmt.Fprintln(os.Stderr, "gorun-pmix: "+text) }
 	if ferr == nil {
-		r.enter(first)
-		go r.take(first, refused)
+		r.enter(rank)
+		go r.take(rank, refused)
 	} else { // it may have been reset meanwhile: others are served
 		refused(ferr.Error())
 	}
@@ -162,9 +174,11 @@ func (h *helper) obey() error {
 		case link.Ping:
 			var ended []chan struct{}
 			if m.Wait {
-				ended = h.relay.connected()
+				ended = h.relay.connected(m.Text)
 			}
 			go h.ping(m.ID, ended)
+		case link.Drop:
+			h.drop(m.Text)
 		default:
 			err = fmt.Errorf("%w: kind %d from the host", link.ErrFrame, m.Kind)
 		}

@@ -48,12 +48,20 @@ type client struct {
 	in   bool // libpmix has let it in
 }
 
-// connected has a channel for each connection that is open, which is closed when libpmix
-// has read all that was sent on it. Later connections, of which a flood never lacks, are not in it.
-func (r *relay) connected() []chan struct{} {
+// connected has a channel for each connection that is open and not known to be of another namespace, which is closed when
+// libpmix has read all that was sent on it. Later connections, of which a flood never lacks, are not in it.
+func (r *relay) connected(namespace string) []chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.open))
+	open := maps.Clone(r.open)
+	for p, clients := range r.clients {
+		if p.Namespace != namespace {
+			for _, c := range clients {
+				delete(open, c.conn)
+			}
+		}
+	}
+	return slices.Collect(maps.Values(open))
 }
 
 // enter notes that a connection is open and not silent, leave that this is over.

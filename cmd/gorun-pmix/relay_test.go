@@ -60,7 +60,7 @@ func TestRelay(t *testing.T) {
 	}
 	defer r.listener.Close()
 	go r.accept(func(error) {}, func(text string) { t.Error(text) })
-	if n := len(r.connected()); n != 0 {
+	if n := len(r.connected("")); n != 0 {
 		t.Errorf("%d are connected before anybody is", n)
 	}
 
@@ -109,7 +109,7 @@ func TestRelay(t *testing.T) {
 	}
 	other := speaks()
 	defer other.Close()
-	connected := r.connected()
+	connected := r.connected("")
 	if len(connected) == 0 {
 		t.Error("a rank that speaks is not connected")
 	}
@@ -150,7 +150,7 @@ func TestRelay(t *testing.T) {
 	if got != size {
 		t.Errorf("got %d bytes, want %d", got, size)
 	}
-	if len(r.connected()) < 2 {
+	if len(r.connected("")) < 2 {
 		t.Error("a rank that is connected does not count")
 	}
 	rank.Close()
@@ -246,5 +246,32 @@ func TestSecondOfARank(t *testing.T) {
 	want("the program after one that has died", false)
 	if leave(); len(r.clients[p]) != 1 {
 		t.Errorf("%d are known, want the one that has not left", len(r.clients[p]))
+	}
+}
+
+// A wait for the connections of one namespace is for none of another.
+func TestConnectedOfANamespace(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := &relay{clients: map[pmix.Proc][]*client{}, open: map[*net.TCPConn]chan struct{}{}}
+	for _, name := range []string{"parents", "children", "children", ""} {
+		end, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { end.Close() })
+		conn := end.(*net.TCPConn)
+		r.enter(conn)
+		if name != "" { // else it has yet to say who it is
+			r.seat(pmix.Proc{Namespace: name}, conn)
+		}
+	}
+	for name, want := range map[string]int{"parents": 2, "children": 3, "others": 1} {
+		if got := len(r.connected(name)); got != want {
+			t.Errorf("%s: got %d, want %d", name, got, want)
+		}
 	}
 }

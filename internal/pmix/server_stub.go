@@ -54,5 +54,8 @@ func (*Server) Modex(Proc, func(Status, []byte)) { panic(errNoCgo) }
 // Deliver gives the local processes an event of another node.
 func (*Server) Deliver([]byte) error { return errNoCgo }
 
+// Deregister forgets a namespace.
+func (*Server) Deregister(string) { panic(errNoCgo) }
+
 // Ping returns when libpmix's thread has answered.
 func (*Server) Ping() error { return errNoCgo }

@@ -212,6 +212,13 @@ func (s *Server) Register(ns Namespace) error {
 	return nil
 }
 
+// Deregister forgets a namespace whose ranks have ended.
+func (s *Server) Deregister(namespace string) {
+	name := C.CString(namespace)
+	defer C.free(unsafe.Pointer(name))
+	C.gorun_pmix_deregister(name)
+}
+
 // Address is where the server listens, as host:port; namespace is a registered one.
 func (s *Server) Address(namespace string) (string, error) {
 	var text [256]C.char

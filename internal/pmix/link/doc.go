@@ -14,6 +14,9 @@
 //	                          <-------  Joined, Left, Abort, Log   (what ranks do)
 //	                          <-------  Ask    ---> the job's hub (package hub)
 //	Answer, Request, Event    ------->          what the hub has for it
+//	Setup                     ------->          registers another group's ranks
+//	                          <-------  Ready
+//	Drop                      ------->          forgets a group
 //	Ping                      ------->
 //	                          <-------  Pong
 //	end of stream             ------->          exits

@@ -28,8 +28,8 @@ type Kind uint8
 
 // Kinds of messages; which fields count stands behind each.
 const (
-	Setup   Kind = iota + 1 // Setup
-	Ready                   // the server runs
+	Setup   Kind = iota + 1 // Server; Wait: another one comes before ranks may connect; ID for Ready
+	Ready                   // the ranks of the Setup of that ID may connect; 0: the server runs
 	Failed                  // Text: why it does not, or can go on no more
 	Joined                  // Proc has connected; Wait: while another connection of it is open
 	Left                    // Proc has finalized
@@ -39,9 +39,10 @@ const (
 	Request                 // of another host: what has Proc put? ID for the Reply
 	Reply                   // to the Request of that ID: Status, Data
 	Event                   // of another host's process: Data
-	Ping                    // ID; Wait: answered when no rank is connected any more
+	Ping                    // ID; Wait: answered when no rank of the namespace Text is connected any more
 	Pong                    // ID
 	Log                     // Proc says Text on stream Sort of the job
+	Drop                    // the ranks of the namespace Text have ended
 	kinds
 )
 

@@ -96,6 +96,7 @@ func (h *Host) removeEmpty() bool {
 	for _, name := range slices.Backward(h.laid) {
 		_ = os.Remove(name)
 	}
+	h.laid = nil
 	err := unix.Rmdir(h.dir)
 	return err == nil || err == unix.ENOENT
 }

@@ -38,6 +38,9 @@ type Config struct {
 	// Fetch gives a piece of a program's Preload, from an offset on; ErrNotWanted ends the host. It may block
 	// until then. nil: there are none.
 	Fetch func(app int, offset int64) ([]byte, error)
+	// Elder is a host of this process whose PMIx server serves these ranks too; nil: this host has its own. Somebody holds
+	// it until Run returns.
+	Elder *Host
 	// CPUs is how many this machine can keep busy at once; 0: the host looks.
 	CPUs int
 	// Adopted: this process adopts orphans, and somebody kills them later.
@@ -89,6 +92,7 @@ type Host struct {
 	libraries  libraries
 	linked     map[int]mpiLibrary // by program
 	pmix       *sidecar.Server    // nil: programs of Open MPI are not served
+	holding    atomic.Int32       // groups that need it
 	port       port
 	dialers    []bool  // by program: its ranks connect to the port
 	alone      []bool  // by program: it is the one of its rank that speaks PMI
@@ -272,9 +276,7 @@ func (h *Host) finish() {
 		h.killGroups()
 	}
 	h.endDaemon()
-	if h.pmix != nil {
-		h.pmix.Close()
-	}
+	h.closePMIx()
 	if !h.cfg.Adopted {
 		orphan.Sweep(Marker(&h.spec))
 	}

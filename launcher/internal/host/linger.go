@@ -113,7 +113,7 @@ func (h *Host) cut() {
 func (h *Host) leave() {
 	h.left = true
 	h.killGroups()
-	if !h.abandoned && (h.pmix == nil || h.pmix.Idle()) && h.temp.files == nil && h.removeEmpty() && h.removeEmptyGroup() {
+	if !h.abandoned && h.holding.Load() == 0 && (h.pmix == nil || h.pmix.Idle()) && h.temp.files == nil && h.removeEmpty() && h.removeEmptyGroup() {
 		h.guard.Release()
 	}
 }

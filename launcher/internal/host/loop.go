@@ -77,7 +77,7 @@ func (h *Host) loop() error {
 			return err
 		}
 	}
-	return nil
+	return h.serveOthers()
 }
 
 // lastSaid waits for what ranks that ended badly have said by way of the PMIx server:
@@ -86,7 +86,7 @@ func (h *Host) lastSaid() {
 	if h.pmix == nil || h.abandoned || !slices.ContainsFunc(h.ranks, func(r rank) bool { return r.bad }) {
 		return
 	}
-	h.pmix.Drain(saidLimit)
+	h.pmix.Drain(h.spec.PMIx.Name, saidLimit)
 	h.readMail()
 }
 
@@ -235,6 +235,7 @@ func (h *Host) obey(c Command) {
 		h.killNow()
 	case Settle:
 		h.settle()
+	case Wake: // for a look at what the loop waits for
 	case Turn:
 		h.emit(Event{Kind: Turned})
 	case WhoWaits:

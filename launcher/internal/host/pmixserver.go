@@ -12,21 +12,26 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
 
-// openPMIx opens the port for programs of Open MPI that the environment of the
-// ranks names.
+// openPMIx makes the ranks known to the PMIx server of this machine, which the first host of a job here opens.
 func (h *Host) openPMIx() error {
 	spec := &h.spec
 	if spec.PMIx == nil {
 		return nil
 	}
+	if elder := h.cfg.Elder; elder != nil {
+		h.pmix = elder.pmix
+	} else if err := h.listenPMIx(); err != nil {
+		return err
+	}
+	space := *spec.PMIx
+	space.Programs = programs(spec)
+	space.Restarts = max(0, spec.Attempt-1)
+	// Not the setting of a job in which this one runs, or of the rank that has spawned it.
+	if !sets(Scrub(spec.users()), ompiSession) {
+		space.Session = h.dir
+	}
 	// What ranks do is told on the server's goroutine, with its lock held.
-	server, err := sidecar.Listen(sidecar.Config{
-		Program:  spec.Helper,
-		Env:      func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
-		Host:     spec.Host,
-		Dir:      h.dir,
-		Patience: spec.PMIxTimeout,
-		Refuse:   refusal(spec),
+	h.pmix.Add(space, sidecar.User{
 		Joined: func(p link.Proc, way sidecar.Way) {
 			if way != sidecar.Second {
 				h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
@@ -41,23 +46,30 @@ func (h *Host) openPMIx() error {
 		Abort: func(p link.Proc, status int, text string) {
 			h.emit(Event{Kind: Aborted, Rank: int(p.Rank), Status: status, Text: plain(text)})
 		},
-		Say:    h.say,
-		Failed: func(text string) { h.emit(Event{Kind: Failed, Text: text}) },
-		Ask:    func(data []byte) { h.emit(Event{Kind: ToHub, Data: data}) },
-		Log:    h.log,
+		Say: h.say,
+	})
+	return nil
+}
+
+// listenPMIx opens the port for programs of Open MPI that the environment of the
+// ranks names.
+func (h *Host) listenPMIx() error {
+	spec := &h.spec
+	server, err := sidecar.Listen(sidecar.Config{
+		Program:  spec.Helper,
+		Env:      func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
+		Host:     spec.Host,
+		Dir:      h.dir,
+		Patience: spec.PMIxTimeout,
+		Refuse:   refusal(spec),
+		Failed:   func(text string) { h.emit(Event{Kind: Failed, Text: text}) },
+		Ask:      func(data []byte) { h.emit(Event{Kind: ToHub, Data: data}) },
+		Log:      h.log,
 	})
 	if err != nil {
 		return err
 	}
 	h.pmix = server
-	space := *spec.PMIx
-	space.Programs = programs(spec)
-	space.Restarts = max(0, spec.Attempt-1)
-	// Not the setting of a job in which this one runs, or of the rank that has spawned it.
-	if !sets(Scrub(spec.users()), ompiSession) {
-		space.Session = h.dir
-	}
-	server.Add(space)
 	return h.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
 }
 
@@ -106,6 +118,45 @@ func (h *Host) said(rank, stream int, text []byte) {
 
 // ompiSession is what a user sets who wants Open MPI's files elsewhere.
 const ompiSession = "OMPI_MCA_orte_tmpdir_base"
+
+// closePMIx forgets the ranks, and ends the server that this host has opened.
+func (h *Host) closePMIx() {
+	switch {
+	case h.pmix == nil:
+	case h.cfg.Elder != nil:
+		h.pmix.Remove(h.spec.PMIx.Name)
+	default:
+		h.pmix.Close()
+	}
+}
+
+// Hold keeps the PMIx server of this host for ranks of other groups, until release. The host must have ranks that run,
+// or be held already.
+func (h *Host) Hold() (release func()) {
+	h.holding.Add(1)
+	return func() {
+		if h.holding.Add(-1) == 0 {
+			h.Send(Command{Kind: Wake})
+		}
+	}
+}
+
+// serveOthers goes on, when the ranks have ended, as long as this host is held.
+func (h *Host) serveOthers() error {
+	if h.holding.Load() == 0 || h.abandoned {
+		return nil
+	}
+	if !h.linger.told {
+		h.linger.told = true
+		h.emit(Event{Kind: Lingers})
+	}
+	for h.holding.Load() > 0 && !h.abandoned {
+		if err := h.turn(-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // beginPMIx has the server look what connects to the port: a rank's connection starts
 // the helper.

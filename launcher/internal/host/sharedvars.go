@@ -24,7 +24,7 @@ type sharedVars struct {
 // Others take PMI-1 where there is any, and so does this one.
 const pmiVersion = "MPIR_CVAR_PMI_VERSION"
 
-// ompiLevels is by which Open MPI's collectives make levels of hosts. They make none where there is one. A spawned group has a
+// ompiLevels is by which Open MPI's collectives make levels of hosts. They make none where there is one. With agents a spawned group has a
 // PMIx server of its own, so its ranks and those that spawned it do not learn that they share a host (libpmix 5.0.7, _cnct in
 // src/server/pmix_server.c, tells those of one server alone). Component han then makes communicators within a merged one, and
 // Open MPI 5.0.7 dies in MPI_Finalize where there is more than one (ompi_dpm_dyn_finalize in ompi/dpm/dpm.c sends when TCP

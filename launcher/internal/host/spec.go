@@ -47,7 +47,7 @@ type Spec struct {
 	Index   int    // among the job's Hosts
 	Address string // at which the others reach it; "": all are this machine
 	Hosts   int
-	Flat    bool       // the job began on one host: Open MPI's ranks, also spawned ones, make no levels of hosts
+	Flat    bool       // the job began on one host, and groups have PMIx servers of their own: Open MPI's ranks, also spawned ones, make no levels of hosts
 	NP      int        // ranks of the job
 	Ranks   []RankSpec // those that run here, in ascending order
 	Apps    []AppSpec  // the programs of the job
@@ -224,6 +224,7 @@ const (
 	Rejoined                        // Rank has connected to the PMIx server before it has finalized, Last: after its program has died; a host tells itself
 	Came                            // Rank has connected to it as a program does; a host tells itself
 	GoOn                            // there is room for the long line of Rank's Stream
+	Wake                            // look whether others need this host; a host tells itself
 	Turn                            // tell that the host does what it is told
 	WhoWaits                        // tell which ranks wait in a fence of PMI-1
 	Mourn                           // Ranks, of other hosts, are dead, and the job goes on

@@ -1,4 +1,4 @@
-// Package sidecar is the PMIx server of a host's ranks: the port that Open MPI
+// Package sidecar is the PMIx server of a host's ranks, of one group or of several: the port that Open MPI
 // programs find in their environment, and the helper program gorun-pmix that
 // serves it. libpmix needs cgo, gorun is a static binary, and most jobs need
 // neither: so the helper is started by the first connection of this user. Until then a
@@ -32,8 +32,9 @@
 //
 // # What may block
 //
-// Nothing waits for the helper: Take and Add queue, in order, what a goroutine
-// writes. The functions of Config are called with the server's lock held and must
+// Add waits until the helper knows the namespace, Drain for what ranks said last; a helper that is given up ends both.
+// Nothing else waits for it: Take and the others queue, in order, what a goroutine
+// writes. The functions of Config and User are called with the server's lock held and must
 // neither block nor call back. Close waits until the helper, which it
 // kills, is gone.
 //

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,13 +32,17 @@ type Config struct {
 	Patience time.Duration
 	Refuse   string // why no rank is served: the first that connects makes it Failed's text; "": they are
 
+	Failed func(text string) // nobody can be served any more; once
+	Ask    func(data []byte) // for the job's hub
+	Log    func(format string, args ...any)
+}
+
+// User is told what the ranks of a namespace do.
+type User struct {
 	Joined func(p link.Proc, way Way)                 // a rank has connected
 	Left   func(p link.Proc)                          // a rank has finalized
 	Abort  func(p link.Proc, status int, text string) // a rank wants the job to end
 	Say    func(p link.Proc, stream int, text string) // a rank has something to say by way of the server
-	Failed func(text string)                          // nobody can be served any more; once
-	Ask    func(data []byte)                          // for the job's hub
-	Log    func(format string, args ...any)
 }
 
 // Server is the PMIx server of a host's ranks.
@@ -58,12 +64,14 @@ type Server struct {
 	out      []byte // to the helper
 	wake     sync.Cond
 	spaces   []link.Space
+	users    map[string]User // by namespace
 	count    map[link.Proc]*Count
 	timer    *time.Timer
 	waiting  bool // the helper owes an answer
 	clock    clock
 	pings    uint64
-	drained  chan struct{} // closed with the answer to Drain's ping; nil: nobody waits
+	waits    map[uint64]chan struct{} // of Add and Drain, closed with the helper's answer, by its ID
+	asked    uint64                   // IDs given to them
 	tail     stdio.Tail
 	heard    chan struct{} // closed when tail is complete
 	workers  sync.WaitGroup
@@ -122,7 +130,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err != nil {
 		return fail("getsockname", err)
 	}
-	s := &Server{cfg: cfg, port: name.(*unix.SockaddrInet4).Port, listener: fd, first: -1, count: map[link.Proc]*Count{}}
+	s := &Server{cfg: cfg, port: name.(*unix.SockaddrInet4).Port, listener: fd, first: -1, count: map[link.Proc]*Count{}, users: map[string]User{}, waits: map[uint64]chan struct{}{}}
 	s.wake.L = &s.mu
 	return s, nil
 }
@@ -177,13 +185,55 @@ func (s *Server) Idle() bool {
 	return s.state == idle
 }
 
-// Add makes a namespace known, before any of its ranks is started.
-func (s *Server) Add(space link.Space) {
+// Add makes a namespace known, before any of its ranks is started. It returns when they may connect.
+func (s *Server) Add(space link.Space, u User) {
+	s.mu.Lock()
+	s.spaces = append(s.spaces, space)
+	s.users[space.Name] = u
+	known := s.answered(&link.Message{Kind: link.Setup, Server: &link.Server{Space: space}})
+	s.mu.Unlock()
+	<-known
+}
+
+// Remove forgets a namespace, whose ranks have ended.
+func (s *Server) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spaces = append(s.spaces, space)
-	if s.state == starting || s.state == serving {
-		s.send(&link.Message{Kind: link.Setup, Server: &link.Server{Space: space}})
+	s.spaces = slices.DeleteFunc(s.spaces, func(space link.Space) bool { return space.Name == name })
+	delete(s.users, name)
+	maps.DeleteFunc(s.count, func(p link.Proc, _ *Count) bool { return p.Space == name })
+	s.send(&link.Message{Kind: link.Drop, Text: name})
+}
+
+// answered sends a frame that the helper answers. The channel is closed when it has, and where it never will.
+func (s *Server) answered(m *link.Message) <-chan struct{} {
+	done := make(chan struct{})
+	if s.state != starting && s.state != serving {
+		close(done)
+		return done
+	}
+	s.asked++
+	m.ID = askedFrom + s.asked
+	s.waits[m.ID] = done
+	s.send(m)
+	return done
+}
+
+// askedFrom is above the IDs of watch's pings.
+const askedFrom = 1 << 63
+
+// over ends the wait for an answer.
+func (s *Server) over(id uint64) {
+	if done := s.waits[id]; done != nil {
+		close(done)
+		delete(s.waits, id)
+	}
+}
+
+// allOver ends all such waits.
+func (s *Server) allOver() {
+	for id := range s.waits {
+		s.over(id)
 	}
 }
 
@@ -224,34 +274,17 @@ func (s *Server) Spawned(id uint64, job, refused string) {
 	s.send(&m)
 }
 
-// drainPing is above those of watch.
-const drainPing = 1 << 63
-
-// Drain returns when all that the ranks have said was told, at most after limit. They
+// Drain returns when all that the ranks of a namespace have said was told, at most after limit. They
 // must have ended: what the last one said may still be on its way.
-func (s *Server) Drain(limit time.Duration) {
+func (s *Server) Drain(name string, limit time.Duration) {
 	s.mu.Lock()
-	if s.state != starting && s.state != serving || s.drained != nil {
-		s.mu.Unlock()
-		return
-	}
-	drained := make(chan struct{})
-	s.drained = drained
-	s.send(&link.Message{Kind: link.Ping, ID: drainPing, Wait: true})
+	drained := s.answered(&link.Message{Kind: link.Ping, Wait: true, Text: name})
 	s.mu.Unlock()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-drained:
 	case <-timer.C:
-	}
-}
-
-// endDrain lets Drain return, if it waits.
-func (s *Server) endDrain() {
-	if s.drained != nil {
-		close(s.drained)
-		s.drained = nil
 	}
 }
 
@@ -288,6 +321,7 @@ func (s *Server) close() {
 	}
 	s.wake.Signal()
 	s.kill()
+	s.allOver()
 }
 
 // fail tells that there is no server any more. Connections end, new ones are
@@ -308,7 +342,7 @@ func (s *Server) fail(format string, args ...any) {
 		text += ": " + lines[len(lines)-1]
 	}
 	s.cfg.Failed(text)
-	s.endDrain()
+	s.allOver()
 }
 
 func (s *Server) stopListening() {
@@ -395,16 +429,22 @@ func (s *Server) receive(fd uintptr) (more bool) {
 
 // told does what the helper's frame asks for.
 func (s *Server) told(m link.Message) {
+	u, known := s.users[m.Proc.Space]
+	switch m.Kind {
+	case link.Joined, link.Left, link.Abort, link.Log:
+		if !known { // its ranks have ended
+			return
+		}
+	}
 	switch m.Kind {
 	case link.Ready:
 		if s.state == starting {
 			s.state = serving
 			s.waiting = false
 		}
+		s.over(m.ID)
 	case link.Pong:
-		if m.ID == drainPing {
-			s.endDrain()
-		}
+		s.over(m.ID)
 		if m.ID == s.pings {
 			s.waiting = false
 		}
@@ -421,17 +461,17 @@ func (s *Server) told(m link.Message) {
 		default:
 			c.Joined++
 		}
-		s.cfg.Joined(m.Proc, way)
+		u.Joined(m.Proc, way)
 	case link.Left:
 		if c := s.counted(m.Proc); !c.Finalized() {
 			c.Left++
-			s.cfg.Left(m.Proc)
+			u.Left(m.Proc)
 		}
 	case link.Abort:
 		s.counted(m.Proc).Aborted = true
-		s.cfg.Abort(m.Proc, m.Status, m.Text)
+		u.Abort(m.Proc, m.Status, m.Text)
 	case link.Log:
-		s.cfg.Say(m.Proc, int(m.Sort), m.Text)
+		u.Say(m.Proc, int(m.Sort), m.Text)
 	case link.Ask, link.Reply:
 		data, err := link.Pack(&m)
 		if err != nil {

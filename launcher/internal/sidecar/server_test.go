@@ -87,6 +87,7 @@ func helper(how string) int {
 	for {
 		switch m := next(); m.Kind {
 		case link.Setup:
+			send(link.Message{Kind: link.Ready, ID: m.ID})
 			send(link.Message{Kind: link.Joined, Proc: link.Proc{Space: m.Server.Space.Name}})
 		case link.Answer:
 			send(link.Message{Kind: link.Abort, Proc: p, Status: int(m.ID), Text: m.Text})
@@ -122,13 +123,7 @@ func serve(t *testing.T, how string, patience time.Duration) *served {
 	s, err := Listen(Config{
 		Program: self, Env: func() []string { return []string{"SIDECAR_HELPER=" + how} },
 		Host: "here", Dir: filepath.Join(t.TempDir(), "job"), Patience: patience,
-		Joined: func(p link.Proc, _ Way) { told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
-		Left:   func(p link.Proc) { told <- fmt.Sprintf("left %s.%d", p.Space, p.Rank) },
-		Abort: func(p link.Proc, status int, text string) {
-			told <- fmt.Sprintf("abort %s.%d %d %s", p.Space, p.Rank, status, text)
-		},
 		Failed: func(text string) { told <- "failed: " + text },
-		Say:    func(p link.Proc, stream int, text string) { told <- fmt.Sprintf("say %d %s", stream, text) },
 		Ask: func(data []byte) {
 			m, err := link.Unpack(data)
 			told <- fmt.Sprint("ask ", m.ID, m.Keys, err)
@@ -138,9 +133,22 @@ func serve(t *testing.T, how string, patience time.Duration) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Add(link.Space{Name: "first"})
+	u := &served{s, told}
+	s.Add(link.Space{Name: "first"}, u.user())
 	t.Cleanup(s.Close)
-	return &served{s, told}
+	return u
+}
+
+// user tells what it is told.
+func (s *served) user() User {
+	return User{
+		Joined: func(p link.Proc, _ Way) { s.told <- fmt.Sprintf("joined %s.%d", p.Space, p.Rank) },
+		Left:   func(p link.Proc) { s.told <- fmt.Sprintf("left %s.%d", p.Space, p.Rank) },
+		Abort: func(p link.Proc, status int, text string) {
+			s.told <- fmt.Sprintf("abort %s.%d %d %s", p.Space, p.Rank, status, text)
+		},
+		Say: func(p link.Proc, stream int, text string) { s.told <- fmt.Sprintf("say %d %s", stream, text) },
+	}
 }
 
 // connect is a rank that connects; nil when it is sent away at once.
@@ -227,10 +235,10 @@ func TestChildrenDoNotCount(t *testing.T) {
 		{"c l", "first left", Count{Joined: 1, Left: 1}},
 	} {
 		var told []string
-		s := &Server{count: map[link.Proc]*Count{}, cfg: Config{
+		s := &Server{count: map[link.Proc]*Count{}, users: map[string]User{"": {
 			Joined: func(_ link.Proc, way Way) { told = append(told, []string{"first", "second", "late"}[way]) },
 			Left:   func(link.Proc) { told = append(told, "left") },
-		}}
+		}}}
 		for word := range strings.FieldsSeq(c.frames) {
 			kind := link.Joined
 			if word == "l" {
@@ -256,7 +264,7 @@ func TestServes(t *testing.T) {
 	if s.Idle() || s.State(p) != (Count{Joined: 1}) {
 		t.Errorf("got %+v", s.State(p))
 	}
-	s.Add(link.Space{Name: "second"})
+	s.Add(link.Space{Name: "second"}, s.user())
 	s.want(t, "joined second.0")
 	s.Spawned(5, "world", "")
 	s.want(t, "abort first.1 5 world")
@@ -269,6 +277,35 @@ func TestServes(t *testing.T) {
 	case got := <-s.told:
 		t.Errorf("an orderly end tells %q", got)
 	default:
+	}
+}
+
+// A namespace that is added is registered before Add returns, and what comes of one that was removed is told to nobody.
+func TestSeveralNamespaces(t *testing.T) {
+	testenv.NoLeaks(t)
+	s := serve(t, "serves", 10*time.Second)
+	s.Add(link.Space{Name: "early"}, s.user()) // with the first one
+	if s.connect(t) == nil {
+		t.FailNow()
+	}
+	s.want(t, "joined first.1")
+	s.want(t, "ask 7 ")
+	s.want(t, "joined early.0")
+	s.Add(link.Space{Name: "second"}, s.user())
+	p := link.Proc{Space: "second"}
+	s.mu.Lock()
+	waits := len(s.waits)
+	s.mu.Unlock()
+	if waits != 0 {
+		t.Errorf("Add has returned without the helper's answer: %d waits", waits)
+	}
+	s.want(t, "joined second.0")
+	s.Remove("second")
+	s.mu.Lock()
+	s.Server.told(link.Message{Kind: link.Left, Proc: p}) // which was on its way
+	s.mu.Unlock()
+	if got := s.State(p); got != (Count{}) || len(s.told) > 0 {
+		t.Errorf("removed: got %+v, and %d were told", got, len(s.told))
 	}
 }
 
@@ -329,7 +366,7 @@ func TestDrain(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			s := serve(t, how, 10*time.Second)
-			s.Drain(time.Hour) // nobody was ever connected
+			s.Drain("first", time.Hour) // nobody was ever connected
 			if s.connect(t) == nil {
 				t.FailNow()
 			}
@@ -339,7 +376,7 @@ func TestDrain(t *testing.T) {
 			if want == "" {
 				limit = 100 * time.Millisecond
 			}
-			s.Drain(limit)
+			s.Drain("first", limit)
 			got := ""
 			select {
 			case got = <-s.told:
@@ -360,7 +397,7 @@ func TestDrainWaitsForADyingHelper(t *testing.T) {
 	s := serve(t, "dies", 10*time.Second)
 	s.connect(t)
 	testenv.Await(t, 20*time.Second, "the helper's start", func() bool { return !s.Idle() })
-	s.Drain(time.Hour)
+	s.Drain("first", time.Hour)
 	select {
 	case got := <-s.told:
 		if want := "exited with status 3: out of luck"; !strings.Contains(got, want) {

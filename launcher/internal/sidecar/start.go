@@ -76,7 +76,7 @@ func (s *Server) start() {
 		if i == 0 {
 			server.Dir, server.Host = s.cfg.Dir, s.cfg.Host
 		}
-		s.send(&link.Message{Kind: link.Setup, Server: server})
+		s.send(&link.Message{Kind: link.Setup, Server: server, Wait: i+1 < len(s.spaces)})
 	}
 	s.workers.Go(s.write)
 	s.heard = make(chan struct{})
