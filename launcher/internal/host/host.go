@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -83,6 +84,7 @@ type Host struct {
 	rankDir    string                      // that ranks are told of: dir, or "" if it could not be made
 	preloaded  []string                    // files of programs that came from the controller, by program; "": it has not
 	temp       tempFiles
+	began      syscall.Timespec // by the clock of files
 	cgroup     cgroup
 	segment    *shm.Segment
 	daemon     daemon
@@ -220,6 +222,9 @@ func (h *Host) prepare() error {
 		return err
 	}
 	h.oom = topo.OOMKills()
+	var clock unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &clock) // it cannot fail, and the time 0 is not too late
+	h.began.Sec, h.began.Nsec = clock.Sec, clock.Nsec
 	if h.guard, err = guard.Start(Marker(&h.spec), h.cfg.Lease); err != nil {
 		return err
 	}
@@ -298,6 +303,9 @@ func (h *Host) finish() {
 		closeFD(&r.pipes[Stderr].fd)
 	}
 	h.temp.remove(h.log)
+	if h.pmix != nil && !h.pmix.Idle() {
+		removeForgotten(memoryDirectory, h.began, h.log)
+	}
 	h.removeGroup()
 	h.removeDirectory()
 	switch {

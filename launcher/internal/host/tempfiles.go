@@ -3,11 +3,14 @@ package host
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // MPIs make files where all jobs of a machine make theirs, open them in one
@@ -18,7 +21,7 @@ import (
 // whose they are. What of those is still there when the ranks are gone is removed.
 //
 // Those of a rank that ends in whatever other way are missed, unless another rank
-// has them too.
+// has them too, or their library always forgets them.
 
 // Beginnings of the names of such files, and the library that makes them.
 var tempPrefixes = [...]string{
@@ -125,6 +128,48 @@ func (l *tempFiles) remove(log func(format string, args ...any)) {
 			}
 		}
 	}
+}
+
+// forgotten is the beginning of names that Open MPI 5.0.7, with OMPI_MCA_shmem=posix, leaves also where its ranks end well,
+// and under its own launcher.
+const forgotten = "open_mpi."
+
+// removeForgotten removes such files of this user that are no older than the host and that nobody has open or mapped.
+func removeForgotten(dir string, begun syscall.Timespec, log func(format string, args ...any)) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), forgotten) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if err := removeUnused(path, begun); err != nil {
+			log("left by a rank: %s: %v", path, err)
+		}
+	}
+}
+
+// removeUnused removes a file unless somebody has it: the kernel leases it to nobody then.
+func removeUnused(path string, begun syscall.Timespec) error {
+	id, ok := ownFile(path)
+	if !ok {
+		return nil
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil || (fileID{st.Dev, st.Ino}) != id || st.Ctim.Nano() < begun.Nano() {
+		return err
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		if err == unix.EAGAIN {
+			return nil
+		}
+		return err
+	}
+	return os.Remove(path)
 }
 
 // lookBeforeSignal notes the temporary files of the ranks that live. They are stopped, so

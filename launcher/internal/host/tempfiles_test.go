@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
@@ -75,5 +77,61 @@ func TestSharedFiles(t *testing.T) {
 		if got := isShared(path); got != want {
 			t.Errorf("%s: got %v, want %v", path, got, want)
 		}
+	}
+}
+
+// Files that a library always forgets go, but for those that are older, or that somebody has open or mapped.
+func TestForgottenFilesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	write(forgotten + "old").Close()
+	info, err := os.Stat(filepath.Join(dir, forgotten+"old"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := info.Sys().(*syscall.Stat_t).Ctim
+	began.Nsec++
+	for last := began; last.Nano() <= began.Nano(); { // a later time of the clock that files have
+		f := write(forgotten + "left")
+		f.Close()
+		info, err := os.Stat(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = info.Sys().(*syscall.Stat_t).Ctim
+	}
+	write("others").Close()
+	write(forgotten + "open")
+	mapped := write(forgotten + "mapped")
+	if err := mapped.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	m, err := syscall.Mmap(int(mapped.Fd()), 0, 4096, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(m)
+	mapped.Close()
+	if err := os.Symlink(filepath.Join(dir, "others"), filepath.Join(dir, forgotten+"link")); err != nil {
+		t.Fatal(err)
+	}
+	removeForgotten(dir, began, t.Logf)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stay []string
+	for _, e := range entries {
+		stay = append(stay, e.Name())
+	}
+	if got, want := strings.Join(stay, " "), "open_mpi.link open_mpi.mapped open_mpi.old open_mpi.open others"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
