@@ -32,7 +32,7 @@ func completion(shell string) string {
 			}
 			fmt.Fprintf(&b, "\t\t%s \\\n", zshWord("--"+o.long+"["+strings.NewReplacer("[", `\[`, "]", `\]`, ":", `\:`).Replace(o.help)+"]"+value))
 		}
-		fmt.Fprintf(&b, "\t\t'1:command:(%s)' '*:host:_hosts'\n}\ncompdef _gorun_info gorun-info\n", words)
+		fmt.Fprintf(&b, "\t\t'1:command:(%s)' '*:host:_hosts'\n}\n# From a directory of fpath, this file is the function itself.\nif [ \"${funcstack[1]}\" = _gorun-info ]; then _gorun_info \"$@\"; else compdef _gorun_info gorun-info; fi\n", words)
 		return b.String()
 	case "fish":
 		var b strings.Builder

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +80,16 @@ func TestCompletion(t *testing.T) {
 		cancel()
 		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
 			t.Errorf("%q: got %q, %v, want %q", words, got, err, c.want)
+		}
+	}
+	if zsh, err := exec.LookPath("zsh"); err == nil { // as an installed file, which is read when it is first needed
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "_gorun-info"), []byte(completion("zsh")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), zsh, "-f", "-c", "fpath=("+dir+" $fpath); autoload -Uz _gorun-info; _arguments() { print completes }; _gorun-info")
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "completes\n" {
+			t.Errorf("zsh, from a file: %v, %q, want that it completes", err, out)
 		}
 	}
 	for _, shell := range []string{"zsh", "fish"} {
