@@ -22,28 +22,43 @@ endif
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# make dist builds for another architecture into BIN, and has the commands in RUN print the pages.
+BIN ?= bin
+RUN ?= $(BIN)
+
 .PHONY: build
 build: ## build every command into bin/
-	@mkdir -p bin
-	$(GO) build -trimpath -o bin/ ./cmd/...
-	CGO_ENABLED=0 $(GO) build -trimpath $(PRELUDE) -o bin/ ./cmd/gorun
-	@scripts/build-pmix bin
-	@scripts/build-verbs bin
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath $(PRELUDE) -o $(BIN)/ ./cmd/gorun
+	@scripts/build-pmix $(BIN)
+	@scripts/build-verbs $(BIN)
 
 .PHONY: man
 man: build ## the manual pages, bin/gorun.1, bin/gorun-info.1 and bin/gorun-bench.1
-	bin/gorun --man >bin/gorun.1
-	bin/gorun-info --man >bin/gorun-info.1
-	bin/gorun-bench --man >bin/gorun-bench.1
+	$(RUN)/gorun --man >$(BIN)/gorun.1
+	$(RUN)/gorun-info --man >$(BIN)/gorun-info.1
+	$(RUN)/gorun-bench --man >$(BIN)/gorun-bench.1
 
 PREFIX ?= /usr/local
 COMMANDS = $(filter-out internal,$(notdir $(wildcard cmd/*))) a2a-secure a2a-verbs
+SHARE = $(DESTDIR)$(PREFIX)/share
+COMPLETED = gorun gorun-info
 
 .PHONY: install
-install: man ## every command and the manual pages into PREFIX (/usr/local)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 755 $(wildcard $(addprefix bin/,$(COMMANDS))) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 bin/gorun.1 bin/gorun-info.1 bin/gorun-bench.1 $(DESTDIR)$(PREFIX)/share/man/man1
+install: man ## every command, the manual pages and completions into PREFIX (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	install -m 755 $(wildcard $(addprefix $(BIN)/,$(COMMANDS))) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(BIN)/gorun.1 $(BIN)/gorun-info.1 $(BIN)/gorun-bench.1 $(SHARE)/man/man1
+	set -e; for name in $(COMPLETED); do \
+		$(RUN)/$$name --completion bash >$(SHARE)/bash-completion/completions/$$name; \
+		$(RUN)/$$name --completion zsh >$(SHARE)/zsh/site-functions/_$$name; \
+		$(RUN)/$$name --completion fish >$(SHARE)/fish/vendor_completions.d/$$name.fish; \
+	done
+
+.PHONY: dist
+dist: ## archives, packages, checksums and SBOMs for amd64 and arm64, into bin/dist (ARCHS="amd64 arm64")
+	@scripts/dist bin/dist $(ARCHS)
 
 .PHONY: demo
 demo: build ## the main job: four ranks, all-to-all on the software device
@@ -69,7 +84,7 @@ test: ## the tests that need nothing but Go (five minutes on two cores); make te
 	$(GO) test -short -vet=off -ldflags=-w -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 
 # Each part runs alone, by its name, in at most ten minutes, and installs what it needs (scripts/test-deps).
-PARTS := peers tools hosts batch large faults timed results apps
+PARTS := peers tools hosts batch large faults timed results dist apps
 LONG  := long-rank long-coll long-rdma long-launcher long-pmi long-internal
 export GOTESTSUM := gotest.tools/gotestsum@v1.13.0
 
@@ -83,6 +98,7 @@ test-large: ## jobs of hundreds of ranks, a thousand jobs
 test-faults: ## random faults, floods, and deaths at random moments
 test-timed: ## what holds a bound of time, and can only be told by a clock
 test-results: ## gorun-bench and make results, quickly
+test-dist: ## make dist, and what it made, installed in a root of its own (as root)
 test-apps: ## applications of Debian by their own launcher and by gorun, in a root of trixie (as root)
 test-long-rank test-long-coll test-long-rdma test-long-launcher test-long-pmi test-long-internal: ## a library's tests with all repetitions
 # ARGS= has test-hosts try one case of each kind, as CI does.
@@ -139,9 +155,9 @@ scale-page: ## the simulated tables and the plots of docs/scale.md anew
 	$(GO) test -count=1 -timeout 30m -run TestPage ./coll/sim -update -all
 
 .PHONY: cross
-cross: ## build and vet for arm64
-	GOARCH=arm64 $(GO) build ./...
-	GOARCH=arm64 $(GO) vet ./...
+cross: ## build and vet for arm64, compiled as make dist does
+	GOARCH=arm64 $(GO) build -trimpath ./...
+	GOARCH=arm64 $(GO) vet -trimpath ./...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s), and how many inputs each was given

@@ -92,6 +92,7 @@ var layers = []layer{
 	{"internal/layers", "tests of this table and of the sources' words", ""},
 	{"testdata", "programs and files that gorun-bench carries with it", ""},
 	{"e2e", "tests of the commands as processes, from scripts", ""},
+	{"scripts/_dist", "packs what `make dist` has built, by nfpm and cyclonedx-go; a module of its own", ""},
 	{"examples", "programs of 40 to 80 lines, which tests run", "rank rdma rdma/soft"},
 	{"e2e/results", "`make results`: what the guides of DOCA's applications measured, beside the MPIs", ""},
 	{"e2e/hosts/rank", "what runs on the hosts of e2e/hosts", "rank"},

@@ -20,6 +20,7 @@ const (
 	Timed   = "timed"   // what holds a bound of time, and can only be told by a clock
 	Results = "results" // make results and gorun-bench, which take figures
 	Apps    = "apps"    // applications of Debian, in a root of their own
+	Dist    = "dist"    // make dist, and what it made, installed in a root of its own
 )
 
 // partsVariable names the parts whose tests run, with commas between; "all" is each.
