@@ -56,6 +56,12 @@ func strike(p *play, h *testbed.Host, relay, all bool, s syscall.Signal) bool {
 			return !strings.HasPrefix(line, "sh -c") && strings.HasPrefix(line, bin+"/gorun-agent") && strings.Contains(line, "--relay") == relay
 		})}
 	}
+	if !all && s == syscall.SIGSTOP {
+		// Before it has the timer that ends it, it could only be continued.
+		if timers, err := os.ReadFile(fmt.Sprintf("/proc/%d/timers", pids[0])); err == nil && len(timers) == 0 {
+			return false
+		}
+	}
 	p.struck = time.Now()
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, s)
