@@ -27,6 +27,35 @@ type compChannel struct {
 	wake   chan struct{} // capacity 1
 	uses   int
 	closed bool
+	ring   func() // Wake's; nil without it
+	heard  bool   // the watch looks for it
+}
+
+var _ Waker = (*compChannel)(nil)
+
+func (ch *compChannel) Wake(wake func()) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.ring = wake
+}
+
+func (ch *compChannel) Next() (rdma.CQ, error) {
+	c, err := ch.next()
+	if c == nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// hear has the watch look for a program that waits by Wake, from its first ReqNotify on.
+func (ch *compChannel) hear() {
+	ch.mu.Lock()
+	begins := ch.ring != nil && !ch.heard
+	ch.heard = ch.heard || begins
+	ch.mu.Unlock()
+	if begins {
+		ch.ctx.p.watch.enter()
+	}
 }
 
 func (c *context) CreateCompChannel() (rdma.CompChannel, error) {
@@ -79,6 +108,9 @@ func (ch *compChannel) post(c *completionQueue) {
 	defer ch.mu.Unlock()
 	ch.list = append(ch.list, c)
 	ch.signal()
+	if ch.ring != nil {
+		ch.ring()
+	}
 }
 
 // signal wakes one that waits. Called with mu held.
@@ -150,6 +182,9 @@ func (ch *compChannel) Close() error {
 	}
 	ch.closed = true
 	ch.signal()
+	if ch.heard {
+		ch.ctx.p.watch.leave()
+	}
 	ch.ctx.disown()
 	return nil
 }
@@ -173,6 +208,7 @@ func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 	c.armed = max(c.armed, armed)
 	atomic.StoreUint32(&c.head.armed, c.armed)
 	c.mu.Unlock()
+	c.channel.hear()
 	c.p.watch.again()
 	return nil
 }

@@ -22,6 +22,8 @@ type Config struct {
 	// Host identifies the Segment: providers with equal Host connect through
 	// it (and verify that), others over TCP. "" without a Segment is unique.
 	Host string
+	// Numbers, if not zero, shares out the numbers of queue pairs: no two providers with different Blocks have one in common.
+	Numbers Numbers
 	// Secret is the job's secret for TCP connections; all providers of the job have the same. nil: TCP only
 	// between peers of the Segment that may not read each other's memory; other peers cannot be reached.
 	Secret []byte
@@ -53,6 +55,20 @@ type Config struct {
 	Adversary *Adversary
 }
 
+// Numbers are one block out of Blocks equal ones, at most 256, of the numbers that a queue pair may have.
+type Numbers struct{ Block, Blocks int }
+
+// next is the generation of a queue pair's number after last; 0 is before the first.
+func (n Numbers) next(last uint16) uint16 {
+	const all = 1 << (24 - queueBits)
+	blocks := max(n.Blocks, 1)
+	first, span := n.Block*(all/blocks), all/blocks
+	if first == 0 {
+		first, span = 1, span-1 // numbers below 1 << queueBits have a meaning in InfiniBand
+	}
+	return uint16(first + (max(int(last), first-1)-first+1)%span)
+}
+
 // An Adversary makes the device as unpredictable as real devices may be: it delays
 // the execution of requests until a poll, reorders queue pairs against each other,
 // stores payload in pieces in any order, loses doorbells and acknowledgements, repeats requests
@@ -78,6 +94,9 @@ func (c *Config) validate() error {
 	}
 	if c.Rank < 0 || c.Rank >= ranks {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found rank %d, expected 0 or more and less than the segment's %d ranks", c.Rank, ranks), Err: rdma.ErrInvalid}
+	}
+	if n := c.Numbers; n.Blocks < 0 || n.Blocks > 256 || n.Block < 0 || n.Block >= max(n.Blocks, 1) {
+		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found block %d of %d of queue pair numbers, expected one of at most 256", n.Block, n.Blocks), Err: rdma.ErrInvalid}
 	}
 	if c.Silence < 0 {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found a silence of %v, expected 0 (the default) or more", c.Silence), Err: rdma.ErrInvalid}

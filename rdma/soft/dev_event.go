@@ -15,6 +15,7 @@ type eventQueue struct {
 	list   []rdma.AsyncEvent
 	closed bool
 	wake   chan struct{} // capacity 1; made by the first that waits
+	ring   func()        // WakeAsync's; nil without it
 }
 
 // add appends an event.
@@ -23,6 +24,9 @@ func (q *eventQueue) add(e rdma.AsyncEvent) {
 	defer q.mu.Unlock()
 	q.list = append(q.list, e)
 	q.signal()
+	if q.ring != nil {
+		q.ring()
+	}
 }
 
 // signal wakes one that waits. Called with mu held.

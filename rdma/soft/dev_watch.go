@@ -42,12 +42,16 @@ func (w *watch) leave() {
 	}
 }
 
-// watchMost bounds its sleeps.
-const watchMost = 10 * time.Millisecond
+// Its sleeps grow from watchLeast to watchMost while nothing rings.
+const (
+	watchLeast = 10 * time.Millisecond
+	watchMost  = 80 * time.Millisecond
+)
 
 func (w *watch) run() {
 	defer w.ended.Done()
 	alarm := w.p.self.alarm
+	sleep := watchLeast
 	for {
 		// Behind it every initiator has passed a barrier: the look sees what
 		// initiators completed before it, and an initiator that completes after it
@@ -62,7 +66,11 @@ func (w *watch) run() {
 		}
 		w.mu.Unlock()
 		w.p.look()
-		alarm.Sleep(int64(watchMost))
+		if alarm.Sleep(int64(sleep)) {
+			sleep = watchLeast
+		} else {
+			sleep = min(2*sleep, watchMost)
+		}
 	}
 }
 

@@ -252,7 +252,7 @@ func (q *queuePair) create() error {
 		for len(p.lives) <= i {
 			p.lives = append(p.lives, 0)
 		}
-		p.lives[i] = p.lives[i]%(1<<(24-queueBits)-1) + 1
+		p.lives[i] = p.cfg.Numbers.next(p.lives[i])
 		q.index = uint32(i)
 		q.num = uint32(p.lives[i])<<queueBits | q.index
 		p.head.touched.queues = max(p.head.touched.queues, q.index+1)
@@ -260,7 +260,7 @@ func (q *queuePair) create() error {
 	p.mu.Unlock()
 	for tries := 0; ok && q.within != nil && tries < 1<<(24-queueBits) && p.targetNumbered(q.num, q.within.id) != nil; tries++ {
 		p.mu.Lock()
-		p.lives[i] = p.lives[i]%(1<<(24-queueBits)-1) + 1
+		p.lives[i] = p.cfg.Numbers.next(p.lives[i])
 		q.num = uint32(p.lives[i])<<queueBits | q.index
 		p.mu.Unlock()
 	}

@@ -39,8 +39,8 @@ const privateDomain = 1 << 63
 func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 	bad := func(err error, f string, a ...any) (rdma.XRCD, error) { return nil, opError("open_xrcd", err, f, a...) }
 	p := c.p
-	if p.cfg.Rank >= 1<<srqRankBits {
-		return bad(rdma.ErrNotSupported, "rank %d: the numbers of shared queues have room for %d", p.cfg.Rank, 1<<srqRankBits)
+	if bits, _ := p.srqRankBits(); p.cfg.Rank >= 1<<bits {
+		return bad(rdma.ErrNotSupported, "rank %d: the numbers of shared queues have room for %d", p.cfg.Rank, 1<<bits)
 	}
 	if attr.Flags&^(os.O_CREATE|os.O_EXCL) != 0 {
 		return bad(rdma.ErrInvalid, "found flags %#x, expected O_CREAT and O_EXCL only", attr.Flags)
@@ -182,7 +182,8 @@ func (x *xrcDomain) Close() error {
 
 // sharedNamed finds the shared queue that a request names.
 func (p *Provider) sharedNamed(num uint32) (*peer, *sharedHeader) {
-	rank := int(num >> srqIndexBits & (1<<srqRankBits - 1))
+	bits, _ := p.srqRankBits()
+	rank := int(num >> srqIndexBits & (1<<bits - 1))
 	s := p.self
 	if rank != p.cfg.Rank {
 		if s = p.neighbour(rank); s == nil {

@@ -22,11 +22,16 @@ type srq struct {
 
 // The number of a shared receive queue: its index, the rank whose arena it is
 // in, and the life of its place, so that a stale number names none.
-const (
-	srqIndexBits = 12
-	srqRankBits  = 14
-	srqLives     = 1<<(32-srqIndexBits-srqRankBits) - 1
-)
+const srqIndexBits = 12
+
+// srqRankBits are those of the rank, and of the whole number. With Config.Numbers numbers have the 24 bits of InfiniBand, which
+// programs count on that send them as text.
+func (p *Provider) srqRankBits() (rank, all int) {
+	if p.cfg.Numbers.Blocks > 0 {
+		return 10, 24
+	}
+	return 14, 32
+}
 
 // numberOf makes the number of a new life of a place.
 func (p *Provider) numberOf(index uint32) uint32 {
@@ -35,8 +40,9 @@ func (p *Provider) numberOf(index uint32) uint32 {
 	for len(p.srqLives) <= int(index) {
 		p.srqLives = append(p.srqLives, 0)
 	}
-	p.srqLives[index] = p.srqLives[index]%srqLives + 1
-	return uint32(p.srqLives[index])<<(srqIndexBits+srqRankBits) | uint32(p.cfg.Rank)<<srqIndexBits | index
+	rank, all := p.srqRankBits()
+	p.srqLives[index] = p.srqLives[index]%(1<<(all-srqIndexBits-rank)-1) + 1
+	return uint32(p.srqLives[index])<<(srqIndexBits+rank) | uint32(p.cfg.Rank)<<srqIndexBits | index
 }
 
 func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
