@@ -33,12 +33,14 @@ build: ## build every command into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath $(PRELUDE) -o $(BIN)/ ./cmd/gorun
 	@scripts/build-pmix $(BIN)
 	@scripts/build-verbs $(BIN)
+	@scripts/build-dropin $(BIN)/verbs
 
 .PHONY: man
-man: build ## the manual pages, bin/gorun.1, bin/gorun-info.1 and bin/gorun-bench.1
+man: build ## the manual pages, bin/gorun.1, bin/gorun-info.1, bin/gorun-bench.1 and bin/gorun-verbs.1
 	$(RUN)/gorun --man >$(BIN)/gorun.1
 	$(RUN)/gorun-info --man >$(BIN)/gorun-info.1
 	$(RUN)/gorun-bench --man >$(BIN)/gorun-bench.1
+	$(RUN)/gorun-verbs --man >$(BIN)/gorun-verbs.1
 
 PREFIX ?= /usr/local
 COMMANDS = $(filter-out internal,$(notdir $(wildcard cmd/*))) a2a-secure a2a-verbs
@@ -49,7 +51,8 @@ COMPLETED = gorun gorun-info
 install: man ## every command, the manual pages and completions into PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	install -m 755 $(wildcard $(addprefix $(BIN)/,$(COMMANDS))) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 $(BIN)/gorun.1 $(BIN)/gorun-info.1 $(BIN)/gorun-bench.1 $(SHARE)/man/man1
+	install -m 644 $(BIN)/gorun.1 $(BIN)/gorun-info.1 $(BIN)/gorun-bench.1 $(BIN)/gorun-verbs.1 $(SHARE)/man/man1
+	[ ! -e $(BIN)/verbs/libibverbs.so.1 ] || { install -d $(DESTDIR)$(PREFIX)/lib/gorun/verbs && install -m 755 $(BIN)/verbs/*.so* $(DESTDIR)$(PREFIX)/lib/gorun/verbs; }
 	set -e; for name in $(COMPLETED); do \
 		$(RUN)/$$name --completion bash >$(SHARE)/bash-completion/completions/$$name; \
 		$(RUN)/$$name --completion zsh >$(SHARE)/zsh/site-functions/_$$name; \

@@ -73,7 +73,7 @@ func TestMakeInstall(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"-E github.com/gorun-mpi/gorun/internal/prelude.enter", "scripts/build-pmix bin", "gorun --man >bin/gorun.1", "/stage/opt/gorun/bin", "bin/gorun.1 bin/gorun-info.1 bin/gorun-bench.1 /stage/opt/gorun/share/man/man1", "--completion bash >/stage/opt/gorun/share/bash-completion/completions/"} {
+	for _, want := range []string{"-E github.com/gorun-mpi/gorun/internal/prelude.enter", "scripts/build-pmix bin", "scripts/build-dropin bin/verbs", "/stage/opt/gorun/lib/gorun/verbs", "gorun --man >bin/gorun.1", "/stage/opt/gorun/bin", "bin/gorun.1 bin/gorun-info.1 bin/gorun-bench.1 bin/gorun-verbs.1 /stage/opt/gorun/share/man/man1", "--completion bash >/stage/opt/gorun/share/bash-completion/completions/"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -39,6 +39,7 @@ var layers = []layer{
 	{"cmd/gorun-offload", "the daemon that steps started collectives of a host's ranks", "coll rdma/soft internal/endsignal internal/shm internal/version"},
 	{"cmd/gorun-pmix", "the PMIx server of a host, for programs of Open MPI", "internal/endsignal internal/pmix internal/pmix/link internal/peer"},
 	{"cmd/gorun-info", "the machine's abilities, and what stands in a job's way; internal/doctor: checks, pure functions of a View", "rdma rdma/soft rdma/verbs internal/mpilib internal/pmix/link launcher/hostfile cmd/internal internal/meet internal/ports internal/reach internal/self internal/topo internal/version"},
+	{"cmd/gorun-verbs", "a verbs program becomes one on software devices", "cmd/internal internal/self internal/version"},
 	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/soft rdma/soft/softtls rdma/dpa rdma/verbs cmd/internal internal/self internal/version"},
 	{"cmd/pingpong", "a tutorial of verbs between two processes, and their measurement", "rank rdma rdma/soft rdma/soft/softtls rdma/verbs pmi cmd/internal internal/shm internal/version internal/wait"},
 	{"cmd/secure-channel", "DOCA's secure channel: messages between a host and its DPU", "rank rdma rdma/soft rdma/verbs rdma/comch pmi cmd/internal internal/pack internal/topo internal/version"},
@@ -59,6 +60,7 @@ var layers = []layer{
 	{"rdma/soft", "the software device", "rdma internal/arch internal/ports internal/proc internal/shm"},
 	{"rdma/soft/softtls", "TLS 1.3 for its connections between hosts", "rdma/soft internal/tlskey"},
 	{"rdma/verbs", "the devices of libibverbs, found at run time (cgo)", "rdma"},
+	{"rdma/dropin", "a libibverbs.so.1 with software devices: shim and loader (C), library (cgo) of handles over rdma/soft, meet: how processes of a user find each other", "rdma rdma/soft internal/proc internal/shm"},
 	{"rdma/comch", "a message channel between two programs: rings within a host, TLS between hosts", "internal/arch internal/pack internal/shm internal/tlskey internal/wait"},
 	{"rdma/dpa", "device threads that run kernels, post and poll: DOCA's DPA", "rdma internal/arch internal/sendq internal/topo internal/wait"},
 	{"rdma/rdmatest", "one conformance suite for every provider", "rdma internal/proc internal/testenv"},
@@ -158,12 +160,12 @@ var only = map[string][]string{
 	"github.com/hashicorp/memberlist":   {"internal/gossip"},
 	"github.com/hashicorp/yamux":        {"launcher"},
 	"github.com/sirupsen/logrus":        {"cmd/gorun", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/internal"},
-	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/gorun-offload", "cmd/a2a", "cmd/internal"},
+	"github.com/spf13/pflag":            {"cmd/gorun", "cmd/gorun-info", "cmd/gorun-verbs", "cmd/gorun-offload", "cmd/a2a", "cmd/internal"},
 	"github.com/tailscale/hujson":       {"cmd/internal"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/calls", "internal/pack", "launcher", "internal/pmix/link"},
 	"github.com/rogpeppe/go-internal":   {"e2e"},
 	"net/http":                          {"e2e/attack"},
-	"C":                                 {"internal/pmix", "rdma/verbs"},
+	"C":                                 {"internal/pmix", "rdma/verbs", "rdma/dropin"},
 }
 
 type file struct {
@@ -329,7 +331,7 @@ func TestUnsafeOnlyInFilesNamedForIt(t *testing.T) {
 // Main and Init, and by tests.
 func TestEnvironmentReadOnlyAtTheEdge(t *testing.T) {
 	fset, files := sources(t)
-	edge := []string{"cmd/gorun", "cmd/gorun-agent", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/hosts/rank", "e2e/attack"}
+	edge := []string{"cmd/gorun", "cmd/gorun-verbs", "cmd/gorun-agent", "cmd/gorun-info", "cmd/a2a", "cmd/pingpong", "cmd/secure-channel", "cmd/allreduce", "cmd/gorun-bench", "cmd/gorun-bench-init", "cmd/internal", "internal/testenv", "e2e", "e2e/hosts/rank", "e2e/attack", "rdma/dropin"}
 	// One function each: the documented defaults of the two public APIs.
 	// launcher/agent: what the remote shell has told the agent of its way.
 	exempt := map[string]string{"rank/config.go": "Environ", "launcher/check.go": "Environ", "launcher/agent/agent.go": "Getenv"}

@@ -154,7 +154,6 @@ enum {
 // ---- objects ----
 
 struct ibv_ah;
-struct ibv_device;
 struct ibv_cq;
 struct ibv_qp;
 struct ibv_srq;
@@ -164,6 +163,16 @@ struct ibv_mw_bind;
 struct ibv_wc;
 struct ibv_send_wr;
 struct ibv_recv_wr;
+
+struct _ibv_device_ops {
+	void *_dummy1, *_dummy2;
+};
+
+struct ibv_device {
+	struct _ibv_device_ops _ops;
+	int node_type, transport_type;
+	char name[64], dev_name[64], dev_path[256], ibdev_path[256];
+};
 
 // What every driver has, of which only the data path and windows are called here.
 struct ibv_context_ops {
@@ -302,6 +311,18 @@ union ibv_gid {
 	struct {
 		uint64_t subnet_prefix, interface_id; // in the network's order
 	} global;
+};
+
+struct ibv_gid_entry {
+	union ibv_gid gid;
+	uint32_t gid_index, port_num, gid_type, ndev_ifindex;
+};
+
+struct ibv_grh {
+	uint32_t version_tclass_flow; // in the network's order
+	uint16_t paylen;
+	uint8_t next_hdr, hop_limit;
+	union ibv_gid sgid, dgid;
 };
 
 struct ibv_device_attr {

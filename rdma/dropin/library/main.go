@@ -1,0 +1,104 @@
+//go:build cgo && linux
+
+// Library is the software device behind libibverbs.so.1, as a C library: handles, conversions, and how
+// processes meet. calls.h says what it offers; it knows no type of libibverbs.
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/dropin/meet"
+	"github.com/gorun-mpi/gorun/rdma/soft"
+)
+
+func main() {}
+
+// fabric is this process's place among others, from the first list of devices to its end.
+var fabric struct {
+	sync.Mutex
+	member  *meet.Member
+	devices []rdma.Device
+	known   sync.Map // rdma.GID that the provider knows
+}
+
+// devices joins the fabric, once. After a failure the next call tries again.
+func devices() ([]rdma.Device, error) {
+	fabric.Lock()
+	defer fabric.Unlock()
+	if fabric.devices != nil {
+		return fabric.devices, nil
+	}
+	m, err := meet.Join(os.Getenv("GORUN_VERBS_FABRIC"))
+	if err != nil {
+		return nil, err
+	}
+	devices, err := settle(m)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	fabric.member, fabric.devices = m, devices
+	return devices, nil
+}
+
+// settle opens the devices in the member's place, and tells the others of them.
+func settle(m *meet.Member) ([]rdma.Device, error) {
+	names := strings.Split(cmp.Or(os.Getenv("GORUN_VERBS_DEVICES"), "soft0"), ",")
+	p, err := soft.New(soft.Config{Names: names, Segment: m.Segment(), Rank: m.Rank(), Host: "gorun-verbs",
+		Numbers: soft.Numbers{Block: m.Block(), Blocks: meet.Blocks}})
+	if err != nil {
+		return nil, err
+	}
+	list, err := p.Devices()
+	if err == nil {
+		err = announce(m, list[0])
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return list, nil
+}
+
+func announce(m *meet.Member, d rdma.Device) error {
+	ctx, err := d.Open()
+	if err != nil {
+		return err
+	}
+	var gids [2]rdma.GID
+	for i := range gids {
+		if gids[i], err = ctx.QueryGID(1, i); err != nil {
+			break
+		}
+		fabric.known.Store(gids[i], true)
+	}
+	return errors.Join(err, m.Announce(gids, ctx.(rdma.Endpointer).Endpoint()), ctx.Close())
+}
+
+// reach is the GID behind a route, of which the provider knows the endpoint from now on.
+func reach(ctx rdma.Context, gid rdma.GID, hasGID bool, lid uint16) (rdma.GID, error) {
+	var card meet.Card
+	found := true
+	if hasGID {
+		if _, known := fabric.known.Load(gid); known {
+			return gid, nil
+		}
+		card, found = fabric.member.ByGID(gid)
+	} else {
+		card, found = fabric.member.ByLID(lid)
+		gid = card.GIDs[0]
+	}
+	if !found {
+		return gid, fmt.Errorf("nobody in the fabric has LID %d or GID %v: %w", lid, gid, rdma.ErrInvalid)
+	}
+	if err := ctx.(rdma.Endpointer).AddEndpoint(gid, card.Endpoint); err != nil {
+		return gid, err
+	}
+	fabric.known.Store(card.GIDs[0], true)
+	fabric.known.Store(card.GIDs[1], true)
+	return gid, nil
+}

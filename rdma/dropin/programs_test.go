@@ -1,0 +1,228 @@
+//go:build linux
+
+package dropin_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// built has the library, built once for all tests, and gorun-verbs beside it as make build places them.
+var built struct {
+	sync.Once
+	dir string
+	err error
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(status)
+}
+
+func build(t testing.TB) string {
+	t.Helper()
+	testenv.Need(t, "gcc")
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "dropin-test-"); built.err != nil {
+			return
+		}
+		if built.err = os.Chmod(built.dir, 0o755); built.err != nil { // for other users
+			return
+		}
+		for _, args := range [][]string{{"../../scripts/build-dropin", filepath.Join(built.dir, "verbs")}, {"go", "build", "-o", built.dir + "/", "../../cmd/gorun-verbs"}} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("warning")) {
+				built.err = fmt.Errorf("%q: %w\n%s", args, err, out)
+				return
+			}
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.dir
+}
+
+// TestConformance holds package verbs, over the drop-in, to the suite of package rdmatest. It needs cgo, which this test
+// does not ask for: the suite is a program of its own.
+func TestConformance(t *testing.T) {
+	dir := build(t)
+	suite := filepath.Join(t.TempDir(), "conformance")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-w", "-o", suite, "./conformance")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the suite: %v\n%s", err, out)
+	}
+	args := []string{"-test.v"}
+	if testing.Short() {
+		args = append(args, "-test.short")
+	}
+	cmd = exec.Command(suite, args...)
+	cmd.Env = append(os.Environ(), "GORUN_TEST_DROPIN="+filepath.Join(dir, "verbs", "libibverbs.so.1"), "GORUN_VERBS_FABRIC="+fabric(t))
+	out, err := cmd.CombinedOutput()
+	if passed := bytes.Count(out, []byte("--- PASS")); err != nil || passed < 200 {
+		t.Errorf("%d rules hold, %v\n%s", passed, err, out)
+	}
+}
+
+// fabric is one that no other test is in.
+func fabric(t testing.TB) string {
+	return fmt.Sprintf("%.20s-%d", strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()[max(0, len(t.Name())-20):]), os.Getpid())
+}
+
+// program is a command under gorun-verbs, as user uid.
+func program(ctx context.Context, t testing.TB, uid int, words ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	testenv.Need(t, words[0])
+	cmd := exec.CommandContext(ctx, filepath.Join(build(t), "gorun-verbs"), append([]string{"--fabric", fabric(t)}, words...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, "/"
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	return cmd, &out
+}
+
+// users are those whom programs are tried as: this one, and where this is root one without rights.
+func users() []int {
+	if os.Geteuid() == 0 {
+		return []int{0, 65534}
+	}
+	return []int{os.Geteuid()}
+}
+
+func TestDevicesAreListed(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
+	for _, uid := range users() {
+		for words, want := range map[string]string{"ibv_devices": "soft0", "ibv_devinfo -v": "PORT_ACTIVE (4)"} {
+			cmd, out := program(testenv.Deadline(t, time.Minute), t, uid, strings.Fields(words)...)
+			if err := cmd.Run(); err != nil || !strings.Contains(out.String(), want) {
+				t.Errorf("user %d: %s: %v\n%s", uid, words, err, out)
+			}
+		}
+	}
+	cmd, out := program(testenv.Deadline(t, time.Minute), t, os.Geteuid(), "ibv_devices")
+	cmd.Env = append(os.Environ(), "GORUN_VERBS_DEVICES=mlx5_0,mlx5_1")
+	if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "mlx5_0") || !strings.Contains(out.String(), "mlx5_1") {
+		t.Errorf("two devices: %v\n%s", err, out)
+	}
+}
+
+// pairs are programs that run as a server and a client.
+var pairs = []string{
+	"ibv_rc_pingpong", "ibv_rc_pingpong -e", "ibv_rc_pingpong -g 0", "ibv_rc_pingpong -t", "ibv_rc_pingpong -o -c", "ibv_rc_pingpong -N -e",
+	"ibv_uc_pingpong", "ibv_uc_pingpong -e", "ibv_ud_pingpong", "ibv_ud_pingpong -e", "ibv_srq_pingpong", "ibv_srq_pingpong -e",
+	"ibv_xsrq_pingpong", "ibv_xsrq_pingpong -e",
+	"ib_write_lat -n 200", "ib_write_lat -c UC -n 200", "ib_write_bw -n 200", "ib_write_bw -q 16 -n 200", "ib_write_bw -b -n 200",
+	"ib_send_lat -n 200", "ib_send_lat -c UD -n 200", "ib_send_lat -e -n 50", "ib_send_bw -r 64 -n 200", "ib_read_lat -n 200", "ib_read_bw -n 200",
+	"ib_atomic_lat -n 200", "ib_atomic_bw -n 200", "ib_write_lat --odp -n 200", "ib_write_lat -S 0 -I 0 -n 200",
+}
+
+func TestPairs(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
+	for _, uid := range users() {
+		for _, words := range pairs {
+			t.Run(fmt.Sprintf("%s as %d", words, uid), func(t *testing.T) {
+				testenv.NoLeaks(t)
+				ctx := testenv.Deadline(t, time.Minute)
+				args := append(strings.Fields(words), "-p", freePort(t))
+				server, said := program(ctx, t, uid, args...)
+				if err := server.Start(); err != nil {
+					t.Fatal(err)
+				}
+				listens(t, args[len(args)-1])
+				client, answered := program(ctx, t, uid, append(args, "127.0.0.1")...)
+				if err := client.Run(); err != nil {
+					t.Errorf("client: %v\n%s", err, answered)
+					_ = server.Process.Kill()
+				}
+				if err := server.Wait(); err != nil && !t.Failed() {
+					t.Errorf("server: %v\n%s", err, said)
+				}
+				for _, text := range []string{said.String(), answered.String()} {
+					if strings.Contains(text, "gorun-verbs:") || strings.Contains(text, "goroutine ") || strings.Contains(text, "invalid data") {
+						t.Errorf("said\n%s", text)
+					}
+				}
+			})
+		}
+	}
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// listens waits until a process listens at the port, without a connection to it, which would be the client's.
+func listens(t testing.TB, port string) {
+	t.Helper()
+	var n int
+	fmt.Sscan(port, &n)
+	testenv.Await(t, 30*time.Second, "a server at port "+port, func() bool {
+		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+			text, err := os.ReadFile(file)
+			for line := range strings.Lines(string(text)) {
+				if f := strings.Fields(line); err == nil && len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) && f[3] == "0A" {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// A server that is killed gives its client a completion with an error, and leaves no name.
+func TestKilledPeer(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, 2*time.Minute)
+	args := []string{"ib_write_bw", "-D", "60", "-u", "10", "-p", freePort(t)}
+	server, _ := program(ctx, t, os.Geteuid(), args...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listens(t, args[len(args)-1])
+	client, out := program(ctx, t, os.Geteuid(), append(args, "127.0.0.1")...)
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, 30*time.Second, "the client's name", func() bool { return strings.Count(names(t), "/"+fabric(t)+"/") == 2 })
+	_ = server.Process.Kill()
+	_ = server.Wait()
+	if err := client.Wait(); err == nil || strings.Contains(out.String(), "goroutine ") {
+		t.Errorf("the client of a killed server ended with %v\n%s", err, out)
+	}
+	if strings.Contains(names(t), "/"+fabric(t)+"/") {
+		t.Errorf("a name is left:\n%s", names(t))
+	}
+}
+
+func names(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
