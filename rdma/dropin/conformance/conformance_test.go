@@ -15,6 +15,7 @@ import (
 var differs = map[string]string{
 	"device/port_and_gid_tables":               "all contexts of a process have its GID",
 	"cq/resize":                                "package verbs counts a request when its completion is polled, and the rule waits for the count before it polls",
+	"event/of_closed_objects_are_gone":         "package verbs reads events ahead of its program, so one of an object that is closed meanwhile may be among them",
 	"life/bad_creations":                       "libibverbs has no limit of inline data to ask for, and package verbs promises less than the device takes",
 	"rnr/count_7_waits_for_ever":               retries,
 	"rnr/retries_start_anew_with_each_message": retries,

@@ -260,7 +260,9 @@ int ibv_destroy_cq(struct ibv_cq *cq) {
 	q->words[0] = &busy; // the device's words go with the queue
 	for (int i = 1; i < 4; i++)
 		q->words[i] = &busy;
+	pthread_mutex_lock(&taking_events);
 	int rc = GO(destroy, q->handle);
+	pthread_mutex_unlock(&taking_events);
 	if (rc != 0) {
 		memcpy(q->words, words, sizeof words);
 		return back(rc);
@@ -338,7 +340,9 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr) {
 
 int ibv_destroy_srq(struct ibv_srq *srq) {
 	struct shared *s = LIVE(shared, srq);
+	pthread_mutex_lock(&taking_events);
 	int rc = s == NULL ? EINVAL : GO(destroy, s->handle);
+	pthread_mutex_unlock(&taking_events);
 	if (rc != 0)
 		return back(rc);
 	await_events(&srq->mutex, &srq->cond, &srq->events_completed, &s->events);
@@ -512,7 +516,9 @@ static void free_building(struct pair *p) {
 
 int ibv_destroy_qp(struct ibv_qp *qp) {
 	struct pair *p = LIVE(pair, qp);
+	pthread_mutex_lock(&taking_events);
 	int rc = p == NULL ? EINVAL : GO(destroy, p->handle);
+	pthread_mutex_unlock(&taking_events);
 	if (rc != 0)
 		return back(rc);
 	await_events(&qp->mutex, &qp->cond, &qp->events_completed, &p->events);

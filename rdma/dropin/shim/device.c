@@ -271,9 +271,35 @@ static uint32_t *async_count(const struct ibv_async_event *e, pthread_mutex_t **
 	return NULL;
 }
 
+// taking_events has an event counted before its object can go: a destroy that comes later waits for its acknowledgement, and
+// one that came before has taken the event out.
+pthread_mutex_t taking_events = PTHREAD_MUTEX_INITIALIZER;
+
+// take_event takes the next event and counts it.
+static int take_event(struct context *c, struct ibv_async_event *event) {
+	struct gd_event e;
+	pthread_mutex_lock(&taking_events);
+	int rc = GO(next_event, c->handle, &e);
+	if (rc == 0) {
+		event->event_type = e.type;
+		event->element.qp = (struct ibv_qp *)(uintptr_t)e.cookie;
+		if (e.cookie == 0)
+			event->element.port_num = e.port;
+		pthread_mutex_t *mutex;
+		pthread_cond_t *cond;
+		uint32_t *acknowledged, *given = async_count(event, &mutex, &cond, &acknowledged);
+		if (given != NULL) {
+			pthread_mutex_lock(mutex);
+			++*given;
+			pthread_mutex_unlock(mutex);
+		}
+	}
+	pthread_mutex_unlock(&taking_events);
+	return rc;
+}
+
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event) {
 	struct context *c = context_of(context);
-	struct gd_event e;
 	int rc;
 	if (c == NULL) {
 		errno = EINVAL;
@@ -289,25 +315,13 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 				GO(watch, c->handle, 0);
 		}
 		if (rc == 0)
-			rc = GO(next_event, c->handle, &e); // EAGAIN: its object is gone
+			rc = take_event(c, event); // EAGAIN: its object is gone
 		else
 			break;
 	} while (rc == EAGAIN);
 	if (rc != 0) {
 		errno = rc;
 		return -1;
-	}
-	event->event_type = e.type;
-	event->element.qp = (struct ibv_qp *)(uintptr_t)e.cookie;
-	if (e.cookie == 0)
-		event->element.port_num = e.port;
-	pthread_mutex_t *mutex;
-	pthread_cond_t *cond;
-	uint32_t *acknowledged, *given = async_count(event, &mutex, &cond, &acknowledged);
-	if (given != NULL) {
-		pthread_mutex_lock(mutex);
-		++*given;
-		pthread_mutex_unlock(mutex);
 	}
 	return 0;
 }

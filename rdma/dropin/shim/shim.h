@@ -104,6 +104,7 @@ int get_srq_num(struct ibv_srq *srq, uint32_t *num);
 struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int close_xrcd(struct ibv_xrcd *xrcd);
 void end_objects_of(struct ibv_context *context);
+extern pthread_mutex_t taking_events;
 #pragma GCC visibility pop
 
 #endif

@@ -73,7 +73,6 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, int op, uint32_t flags) { (voi
 
 // Drivers of libibverbs that come with a program register themselves. They find no device.
 void verbs_register_driver_34(const void *ops) { (void)ops; }
-void ibv_register_driver(const char *name, void *init) { (void)name, (void)init; }
 
 // In front of the C library's, for the program that this library is in: see ../loader.
 int sigaction(int signal, const struct sigaction *new, struct sigaction *old) { return loader_sigaction(signal, new, old); }
