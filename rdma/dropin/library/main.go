@@ -82,7 +82,7 @@ func announce(m *meet.Member, d rdma.Device) error {
 // reach is the GID behind a route, of which the provider knows the endpoint from now on.
 func reach(ctx rdma.Context, gid rdma.GID, hasGID bool, lid uint16) (rdma.GID, error) {
 	var card meet.Card
-	found := true
+	var found bool
 	if hasGID {
 		if _, known := fabric.known.Load(gid); known {
 			return gid, nil
