@@ -30,7 +30,7 @@ func makeIn(t *testing.T, env []string, target string) (said string, calls []str
 	}
 	write("Makefile", string(text), 0o600)
 	const stub = "#!/bin/sh\necho \"$(basename $0) $1 $GOFLAGS\" >>calls\n"
-	for _, name := range []string{"go", "scripts/test-deps", "scripts/test-part", "scripts/build-pmix", "scripts/build-verbs", "bin/gorun", "bin/gorun-bench", "bin/results"} {
+	for _, name := range []string{"go", "scripts/test-deps", "scripts/test-part", "scripts/build-pmix", "scripts/build-verbs", "scripts/build-dropin", "bin/gorun", "bin/gorun-bench", "bin/results"} {
 		write(name, stub, 0o700)
 	}
 	git := exec.Command(testenv.Need(t, "git"), "init", "-q")
