@@ -201,9 +201,12 @@ func (w *told) Write(b []byte) (int, error) {
 // blocks without one all that begin as commands do.
 func readmeCommands(text string) (commands []string) {
 	begins := regexp.MustCompile(`^(bin/)?(gorun(-[a-z]+)?|mpiexec\.mpich|mpirun|mpicc|a2a|pingpong|secure-channel|allreduce|make|go|ln|source) `)
-	for _, block := range regexp.MustCompile("(?sm)^(?:```(?:sh)?\n(.*?)^```$|((?:    [^\n]*\n)+))").FindAllStringSubmatch(text, -1) {
-		prompt := strings.Contains("\n"+block[1], "\n$ ")
-		for line := range strings.Lines(block[1] + block[2]) {
+	for _, block := range regexp.MustCompile("(?sm)^(?:```([a-z]*)\n(.*?)^```$|((?:    [^\n]*\n)+))").FindAllStringSubmatch(text, -1) {
+		if block[1] != "" && block[1] != "sh" {
+			continue
+		}
+		prompt := strings.Contains("\n"+block[2], "\n$ ")
+		for line := range strings.Lines(block[2] + block[3]) {
 			line = strings.TrimSpace(line)
 			if rest, ok := strings.CutPrefix(line, "$ "); ok {
 				commands = append(commands, rest)
