@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // library is what programs call: functions whose names begin with lib are inside of it.
@@ -155,6 +157,15 @@ func TestSpoiltRecords(t *testing.T) {
 					t.Error(err)
 				}
 			}
+		}
+	}
+	fifo, link := path+".fifo", path+".link"
+	if err := errors.Join(unix.Mkfifo(fifo, 0o600), os.Symlink(path, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{fifo, link, filepath.Dir(path)} {
+		if _, err := Read(other, Ring, 0); err == nil {
+			t.Errorf("%s is a record", other)
 		}
 	}
 	if _, err := Create(path, 0, 1, library); !os.IsExist(err) {

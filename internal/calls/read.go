@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
+	"golang.org/x/sys/unix"
 )
 
 // A Rank is the record of a rank, as it travels from its host.
@@ -89,11 +90,15 @@ func Unpack(data []byte) (*Rank, error) {
 
 // Read reads a record. most is how many events it keeps, the last ones; ended is when the rank has, 0 if that is not known.
 func Read(path string, most int, ended int64) (*Rank, error) {
-	f, err := os.Open(path)
+	// Where others may write, as beside ranks of root that become another user, it may be a FIFO that nobody writes, or a link.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, errNoRecord), err)
+	}
 	mem, err := io.ReadAll(io.LimitReader(f, int64(length(ranksMost))+1))
 	if err != nil {
 		return nil, err

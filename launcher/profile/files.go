@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/calls"
 )
@@ -74,6 +75,9 @@ var page string
 // pageEvents bounds what the page holds of each rank, so that it stays below 10 MB: the longest.
 const pageEvents = 150_000
 
+// pageRows bounds the rows of each of its tables.
+const pageRows = 500
+
 // WritePage writes a page for a browser, which holds all that it shows.
 func (r *Report) WritePage(w io.Writer) error {
 	type rank struct {
@@ -81,25 +85,33 @@ func (r *Report) WritePage(w io.Writer) error {
 		Begin, End  int64
 		CPU, Memory int64
 		Outside     int64
-		Calls       []string
-		Events      []int64 // begin, length and call of each, in microseconds
+		Events      []int64 // begin and length of each, in microseconds, and its place in Texts
 	}
 	data := struct {
 		Report *Report
 		Ranks  []rank
+		Texts  []string // calls with their places
 		Notes  []string
 		Matrix [][]uint64
 		Sizes  []uint64
-	}{Report: &Report{Elapsed: r.Elapsed, Total: r.Total, Calls: r.Calls, Waits: r.Waits, Faults: r.Faults, Clocks: r.Clocks, Size: r.Size}, Notes: r.notes(), Matrix: r.Matrix}
+	}{Report: &Report{Elapsed: r.Elapsed, Total: r.Total, Waits: r.Waits[:min(len(r.Waits), pageRows)], Faults: r.Faults}, Notes: r.notes(), Matrix: r.Matrix}
+	for _, s := range r.Calls[:min(len(r.Calls), pageRows)] {
+		s.ByRank, s.InByRank = []time.Duration{s.ByRank[s.Least], s.ByRank[s.Most]}, nil // of thousands of ranks
+		data.Report.Calls = append(data.Report.Calls, s)
+	}
+	texts := make(map[string]int64)
 	most := max(100, pageEvents/max(1, len(r.Ranks)))
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
 		p := rank{Name: r.name(i), Host: k.Host, Begin: k.Begin, End: k.End, CPU: int64(k.CPU), Memory: k.Memory, Outside: int64(r.Outside[i])}
-		for j := range k.Calls {
-			p.Calls = append(p.Calls, k.Calls[j].Op+" "+k.Calls[j].At())
-		}
 		for _, e := range longest(k.Events, most) {
-			p.Events = append(p.Events, e.Start/1e3, max(1, e.Took/1e3), int64(e.Call))
+			text := k.Calls[e.Call].Op + " " + k.Calls[e.Call].At()
+			at, known := texts[text]
+			if !known {
+				at = int64(len(data.Texts))
+				texts[text], data.Texts = at, append(data.Texts, text)
+			}
+			p.Events = append(p.Events, e.Start/1e3, max(1, e.Took/1e3), at)
 		}
 		data.Ranks = append(data.Ranks, p)
 		for c, n := range k.Sizes {
