@@ -2,6 +2,8 @@ package host
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -59,7 +61,7 @@ func (h *Host) receive(local int) bool {
 		return false
 	}
 	h.expectFences()
-	if r.speaker > 0 && who > 0 && who != r.speaker {
+	if r.speaker > 0 && who > 0 && who != r.speaker && !threadOf(who, r.speaker) {
 		if answer := pmi.Farewell(h.buf[:n]); answer != nil {
 			h.log("rank %d: process %d, which has inherited its connection, is through with MPI: the rank is not", h.rankOf(local), who)
 			h.reply(local, answer)
@@ -102,6 +104,13 @@ func (h *Host) read(local int) (n, who int, err error) {
 		}
 	}
 	return n, who, nil
+}
+
+// threadOf tells whether a thread belongs to a process, which may be named by any of its threads: gVisor gives the writing
+// thread where Linux gives the process (runsc 20221219), and what package rank writes comes from any thread.
+func threadOf(thread, process int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", process, thread))
+	return err == nil
 }
 
 // expectFences is called when a rank has spoken.

@@ -2,6 +2,8 @@ package host
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 
@@ -122,5 +124,34 @@ func BenchmarkReplies(b *testing.B) {
 			}
 			left -= n
 		}
+	}
+}
+
+// A rank's own threads speak for it, by whatever name the kernel gives them, and its children do not.
+func TestThreadOf(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid := make(chan int)
+	done := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // and ends with it
+		tid <- unix.Gettid()
+		<-done
+	}()
+	other := <-tid
+	defer close(done)
+	if !threadOf(other, os.Getpid()) || !threadOf(os.Getpid(), other) {
+		t.Errorf("thread %d is none of process %d", other, os.Getpid())
+	}
+	child := exec.Command("sleep", "100")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}()
+	if threadOf(child.Process.Pid, os.Getpid()) {
+		t.Errorf("the child %d is a thread of its parent", child.Process.Pid)
 	}
 }
