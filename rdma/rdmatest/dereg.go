@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -19,7 +20,7 @@ func deregCases() []testCase {
 // fails, and gives its status. It is for goroutines of their own. The first
 // request is a write of 8 bytes to flag.
 func (l *link) fire(flag Region, off int, one Region, depth int, next func(k int) rdma.SendWR, checked func(k int) error) (rdma.WCStatus, error) {
-	const patience = 30 * time.Second
+	patience := testenv.Limit(30 * time.Second)
 	posted, done := 0, 0
 	status := rdma.WCSuccess
 	var err error

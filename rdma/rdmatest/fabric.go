@@ -46,7 +46,7 @@ type Fabric struct {
 	TornWords bool
 	// Memory is the kind that cases without an opinion use.
 	Memory MemoryKind
-	// Patience is how long a completion may take, 10 s where it is 0.
+	// Patience is how long a completion may take. 0: 10 s, stretched for this machine.
 	Patience time.Duration
 	// Idle lets the time pass after which dynamically connected initiators of the first node end idle connections; nil: no
 	// rule asks for that.
@@ -111,7 +111,7 @@ func needing(cases []testCase, features ...rdma.Feature) []testCase {
 // group/rule.
 func Run(t *testing.T, f Fabric) {
 	t.Helper()
-	f.Patience = cmp.Or(f.Patience, 10*time.Second)
+	f.Patience = cmp.Or(f.Patience, testenv.Limit(10*time.Second))
 	groups, names := map[string][]testCase{}, []string(nil)
 	seen, known := map[string]bool{}, map[string]bool{}
 	for _, c := range allCases() {

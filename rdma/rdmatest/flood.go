@@ -432,7 +432,7 @@ func RunFlood(t *testing.T, f FloodFabric) {
 	t.Helper()
 	testenv.NoLeaks(t)
 	survivor, start := f.Open(t)
-	r := newRig(t, Fabric{Patience: 20 * time.Second, Open: func(testing.TB, int) []Node { return []Node{survivor} }}, "flood", 1)
+	r := newRig(t, Fabric{Patience: testenv.Limit(20 * time.Second), Open: func(testing.TB, int) []Node { return []Node{survivor} }}, "flood", 1)
 	rng := rand.New(rand.NewPCG(f.Seed, 3))
 	home := newRefuge(r.sides[0])
 	of := func(l *floodLife) (Victim, func()) { return l.victim, l.dead }

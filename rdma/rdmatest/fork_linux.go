@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/proc"
+	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
 // ConnFD is where a process started by Start finds the connection for Serve.
@@ -72,7 +73,7 @@ func (c *Child) Stop() error {
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(testenv.Limit(10 * time.Second)); ; runtime.Gosched() {
 		switch s, ok := proc.Of(c.PID()); {
 		case !ok:
 			return fmt.Errorf("process %d is gone", c.PID())

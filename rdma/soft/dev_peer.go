@@ -193,7 +193,7 @@ func (s *peer) mourn() {
 	s.mu.Lock()
 	l := s.link
 	s.mu.Unlock()
-	if l == nil || l.state.CompareAndSwap(linkDialling, linkBroken) || l.state.Load() != linkUp {
+	if l == nil || !l.state.CompareAndSwap(linkDialling, linkBroken) && l.state.Load() != linkUp {
 		return
 	}
 	l.mu.Lock()

@@ -59,7 +59,9 @@ func (n *network) accept() {
 	}
 }
 
-// greeted makes a link of a connection that was accepted.
+// greeted makes a link of a connection that was accepted. Whether the other side has it nobody can know before its first
+// frame has come: it may have given up just before the verdict reached it. So nothing is sent over the link until then, and
+// what waits for one that has broken before goes over another: see advanceWire. A dialler has a frame for that (call).
 func (n *network) greeted(c *os.File) {
 	from, err := welcome(c, n.secret, n.secure, n.p.gids, func() error { return n.prove(c) })
 	n.whole(&n.half, c)
@@ -77,8 +79,8 @@ func (n *network) greeted(c *os.File) {
 	}
 	if err := say(c, from.seal, saidKept); err == nil {
 		l.sealed = sealedBy(from.seal)
+		l.unmet.Store(true)
 		n.join(l, c)
-		n.p.self.bell.Ring() // the goroutine that waits for the link may be asleep
 	} else {
 		n.halfMu.Lock()
 		if l.dials = dials; !dials {
@@ -272,6 +274,9 @@ func (n *network) call(l *link) error {
 	}
 	l.sealed = sealedBy(seal)
 	n.join(l, c)
+	if l.post(&frame{kind: frameHangUp}, nil, nil, 0, 0, false) { // of a call that there never was: the other side waits for a frame
+		l.uncork()
+	}
 	return nil
 }
 
@@ -294,7 +299,7 @@ func (n *network) join(l *link, c *os.File) {
 	defer n.mu.Unlock()
 	l.fd, l.seen = fd, unix.EPOLLIN
 	if n.closed || unix.EpollCtl(n.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}) != nil ||
-		!l.state.CompareAndSwap(linkDialling, linkUp) { // it was given up meanwhile
+		l.state.Load() != linkDialling || !l.unmet.Load() && !l.state.CompareAndSwap(linkDialling, linkUp) { // it was given up meanwhile
 		unix.Close(fd)
 		l.fd = -1
 		l.state.Store(linkBroken)

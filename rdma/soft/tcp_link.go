@@ -31,6 +31,7 @@ type link struct {
 	greets   bool     // it has, at least once, reached the other side, which may have taken it; guarded by network.halfMu
 	sealed   *sealed  // nil: it is not encrypted
 	state    atomic.Uint32
+	unmet    atomic.Bool   // it was accepted, and nothing has come over it: see greeted
 	replying atomic.Bool   // replies wait
 	heard    atomic.Uint32 // grows with what moves: bytes from the other side, and its taking ours
 	underWay atomic.Int32  // requests of this side that are not answered
@@ -408,6 +409,17 @@ func (l *link) writeOut() bool {
 	return true
 }
 
+// meet notes that the other side has the link, too, and so will act on what goes over it.
+func (l *link) meet() {
+	if !l.unmet.Load() {
+		return
+	}
+	l.unmet.Store(false) // before it is up: what is sent from then on is not sent again
+	if l.state.CompareAndSwap(linkDialling, linkUp) {
+		l.n.p.self.bell.Ring() // the goroutine that waits for the link may be asleep
+	}
+}
+
 // breakOff marks the link for network.look to drop, which a look at the
 // socket, shut down now, makes it do. Called with mu held.
 func (l *link) breakOff() {
@@ -450,6 +462,7 @@ func (l *link) receive(all bool) {
 		}
 		if k > 0 {
 			l.heard.Add(1)
+			l.meet()
 		}
 		if !l.digest(n.buf[:have+l.touchDown(k)], all) {
 			l.state.Store(linkBroken)

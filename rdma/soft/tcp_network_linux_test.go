@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -421,4 +422,44 @@ func FuzzServe(f *testing.F) {
 		var wc [16]rdma.WC
 		b.cq.Poll(wc[:])
 	})
+}
+
+// A dialler may give up just before the verdict reaches it, when the other side has the link already: that side has sent
+// nothing over it, and what waits for it goes over another link, once.
+func TestALinkThatOneSideHasGivenUpIsMadeAgain(t *testing.T) {
+	noLeaks(t)
+	a, b := open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret})
+	introduce(t, a, b)
+	_, qb := pair(t, a, b, attrs())
+	c, err := dial(b.p.self.ep.address, testenv.Limit(handshakeLimit), func(*os.File) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := greet(c, secret, nil, a.p.gids[0], b.p.gids[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	n := b.p.tcp.Load()
+	var halfway *link
+	testenv.Await(t, dialLimit, "the link is there", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, halfway = range n.links {
+			return true
+		}
+		return false
+	})
+	word, counter := b.reg(make([]byte, 8), all), a.reg(make([]byte, 8), all)
+	post(t, qb, rdma.SendWR{Flags: rdma.SendSignaled, Opcode: rdma.WRAtomicFetchAndAdd, SGL: []rdma.SGE{sge(word, 0, 8)}, RemoteAddr: counter.Addr(), RKey: counter.RKey(), CompareAdd: 1})
+	b.ctx.Progress()
+	if s := halfway.state.Load(); s != linkDialling || halfway.heard.Load() != 0 {
+		t.Errorf("the link is in state %d, and %d things have moved over it; want %d and none: its other side may not have it", s, halfway.heard.Load(), linkDialling)
+	}
+	c.Close()
+	if wc := b.poll(1, a)[0]; wc.Status != rdma.WCSuccess {
+		t.Errorf("the request ended with %v, want success over a link of its own", wc.Status)
+	}
+	if got := counter.Bytes()[0]; got != 1 {
+		t.Errorf("it was executed %d times, want once", got)
+	}
 }

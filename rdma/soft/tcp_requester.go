@@ -110,10 +110,15 @@ func (q *queuePair) advanceWire() (moved bool) {
 	case linkDialling:
 		return false
 	case linkBroken:
-		// What may have been executed is not tried again.
+		unmet := w.link.unmet.Load()
 		w.count(0)
 		w.link = nil
 		w.next, w.offset = 0, 0
+		if unmet { // nothing was sent over it
+			q.dc.called = false
+			return q.advanceWire()
+		}
+		// What may have been executed is not tried again.
 		q.settle(q.pending.first(), q.unheard(rdma.WCRetryExcErr), 0)
 		return true
 	}
