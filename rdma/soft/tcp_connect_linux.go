@@ -176,12 +176,16 @@ func (n *network) start(l *link) {
 			if err == nil || l.state.Load() != linkDialling {
 				break
 			}
-			if errors.Is(err, errNotYet) && !l.peer.checkDead() {
-				begin, pause = time.Now(), min(pause, dialPause/2) // as long as it lives
-			}
 			// A listener that is not there, or is another one, stays so. A
 			// busy one has driven us out, or was too slow, and may do better.
-			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere) || time.Since(begin) > n.patience || l.peer.lost.Load() {
+			final := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errStranger) || errors.Is(err, errNowhere)
+			if l.peer.inside && !final && !l.peer.checkDead() {
+				begin, pause = time.Now(), min(pause, dialPauseMost) // as long as it lives
+				if errors.Is(err, errNotYet) {
+					pause = min(pause, dialPause/2) // it will at its next poll, and nothing is sent to ask
+				}
+			}
+			if final || time.Since(begin) > n.patience || l.peer.lost.Load() {
 				if n.giveUp(l) {
 					break
 				}
@@ -211,8 +215,9 @@ func (n *network) giveUp(l *link) bool {
 }
 
 const (
-	dialPause = 5 * time.Millisecond // before the second try, twice that before the third ...
-	dialLimit = 20 * time.Second     // see network.patience
+	dialPause     = 5 * time.Millisecond // before the second try, twice that before the third ...
+	dialPauseMost = time.Second          // to a peer in the segment, which is asked as long as it lives
+	dialLimit     = 20 * time.Second     // see network.patience
 )
 
 // call tries once to bring a link up.
