@@ -154,7 +154,14 @@ func pos(c *ast.CommentGroup) token.Pos {
 }
 
 func receiver(d *ast.FuncDecl) string {
-	typ := d.Recv.List[0].Type
+	if id, ok := base(d.Recv.List[0].Type).(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
+}
+
+// base is the type of which typ is a pointer or an instance.
+func base(typ ast.Expr) ast.Expr {
 	for {
 		switch t := typ.(type) {
 		case *ast.StarExpr:
@@ -163,10 +170,8 @@ func receiver(d *ast.FuncDecl) string {
 			typ = t.X
 		case *ast.IndexListExpr:
 			typ = t.X
-		case *ast.Ident:
-			return t.Name
 		default:
-			return ""
+			return typ
 		}
 	}
 }
