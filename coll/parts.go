@@ -46,7 +46,8 @@ func (t *Team) apart(v *invocation) error {
 			list = append(list, extent{at: out + uint64(p.Off), n: uint64(p.N), receives: true})
 		}
 	}
-	if shared, _ := overlap(v.in.Mem, v.out.Mem); shared {
+	shared, _ := overlap(v.in.Mem, v.out.Mem)
+	if v.shares, v.shift = shared, out-in; shared {
 		for _, p := range v.sends {
 			if p.N > 0 {
 				list = append(list, extent{at: in + uint64(p.Off), n: uint64(p.N)})

@@ -28,7 +28,9 @@ type invocation struct {
 	recvs     []Part
 	parts     plan   // compiled for this call, where the kind has parts
 	lengths   [2]int // of in and out
-	aliased   bool   // it is in place because both are the same memory
+	shares    bool   // they overlap, out shift bytes behind in (Exchange)
+	shift     uint64
+	aliased   bool // it is in place because both are the same memory
 	keys      [operands]key
 	own       [operands]rdma.MR // registered for this call
 

@@ -2,6 +2,7 @@ package coll
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
@@ -19,9 +20,11 @@ type Short struct {
 	team      *Team
 	plan      *plan
 	moves     []move // one for each step of the plan
-	mark      uint32 // the messages' fingerprint
+	mark      uint32 // the messages' fingerprint, but for their lengths
 	reduction kernel.Reduction
-	in, out   int    // lengths of the operands
+	in, out   int  // lengths of the operands
+	shares    bool // they overlap, out shift bytes behind in: no part of an Exchange does
+	shift     uint64
 	runs      uint64 // that are not counted yet
 	next      *Short // of the plan
 }
@@ -31,6 +34,7 @@ type move struct {
 	verb    verb
 	release bool
 	n       int
+	mark    uint32   // of the message that is sent or awaited, its fingerprint
 	channel *channel // of the message that is sent, awaited or given back
 	to      int      // the channel's peer
 	peer    *peer
@@ -54,49 +58,83 @@ func (t *Team) Short(r *kernel.Reduction) *Short {
 	if p.long {
 		return nil
 	}
-	s := &Short{team: t, plan: p, mark: p.fingerprint ^ marked(r.ID), reduction: *r, in: v.lengths[0], out: v.lengths[1]}
-	if !s.compile() {
+	if !t.messagesOnly(p) {
 		p.long = true
 		return nil
 	}
+	s := &Short{team: t, plan: p, mark: p.fingerprint ^ marked(r.ID), reduction: *r, in: v.lengths[0], out: v.lengths[1]}
+	s.compile()
 	s.next, p.shorts = p.shorts, s
 	t.cache.shorts = append(t.cache.shorts, s)
 	return s
 }
 
-// compile makes the moves; false if a step needs more.
-func (s *Short) compile() bool {
-	t := s.team
-	s.moves = make([]move, len(s.plan.steps))
-	for i := range s.plan.steps {
-		x, v := &s.plan.steps[i], &s.moves[i]
-		*v = move{verb: x.verb, release: x.release, n: x.n, dst: x.dst, a: x.a, b: x.b}
-		peer := x.peer
-		switch x.verb {
-		case vSend, vAwait, vTake, vRelease:
-		case vCopy:
-			peer = x.a.peer
-		case vReduce:
-			if peer = x.a.peer; x.b.operand == slot {
-				peer = x.b.peer
-			}
+// HasShort tells whether the last call of Run, an [Exchange], has a short form.
+func (t *Team) HasShort() bool {
+	v := &t.own
+	return t.state == nil && v.call.Kind == Exchange && len(v.parts.steps) <= cacheSteps/16 && t.messagesOnly(&v.parts)
+}
+
+// ShortExchange is the short form of the last call of Run, an [Exchange]; nil if it has none. No cache keeps the
+// plan of an Exchange, so the form has one of its own, in the memory of old if that is not nil: another form
+// that ShortExchange has made for this team, which is not used any more. RunShort repeats the call with the same
+// parts of other memory. Its peers get the messages that Run would send them, so they need not do the same again.
+func (t *Team) ShortExchange(old *Short) *Short {
+	v, c := &t.own, &t.cache
+	p := &v.parts
+	if !t.HasShort() {
+		return nil
+	}
+	s := old
+	if s != nil && s.team == t {
+		c.count()
+		c.steps -= len(s.plan.steps)
+	} else {
+		s = &Short{team: t, plan: new(plan)}
+		c.shorts = append(c.shorts, s)
+	}
+	steps := append(s.plan.steps[:0], p.steps...)
+	*s.plan = *p
+	s.plan.steps = steps
+	s.mark, s.in, s.out, s.shares, s.shift = p.fingerprint, v.lengths[0], v.lengths[1], v.shares, v.shift
+	if c.steps += len(steps); c.steps > cacheSteps {
+		c.forget()
+		return nil
+	}
+	s.compile()
+	return s
+}
+
+// messagesOnly tells whether a plan needs only messages, to members that can be reached.
+func (t *Team) messagesOnly(p *plan) bool {
+	for i := range p.steps {
+		s := &p.steps[i]
+		switch s.verb {
+		case vSend, vAwait, vTake, vRelease, vCopy, vReduce:
 		default:
 			return false
 		}
-		for _, l := range [...]loc{x.dst, x.a, x.b} {
-			if l.operand >= exposed0 {
-				return false
-			}
-		}
-		if x.verb >= vCopy && !x.release {
-			continue
-		}
-		if int(peer) == t.rank || t.peers[peer].maps && !t.reach(int(peer)) {
+		if max(s.dst.operand, s.a.operand, s.b.operand) >= exposed0 {
 			return false
 		}
-		v.channel, v.to, v.peer, v.lane = &t.machine.channels[peer], int(peer), &t.peers[peer], t.layout.header(int(peer), 0)
+		if at := s.changes(); at == t.rank || at >= 0 && t.peers[at].maps && !t.reach(at) {
+			return false
+		}
 	}
 	return true
+}
+
+// compile makes the moves.
+func (s *Short) compile() {
+	t := s.team
+	s.moves = slices.Grow(s.moves[:0], len(s.plan.steps))[:len(s.plan.steps)]
+	for i := range s.plan.steps {
+		x, v := &s.plan.steps[i], &s.moves[i]
+		*v = move{verb: x.verb, release: x.release, n: x.n, mark: s.mark ^ x.mark, dst: x.dst, a: x.a, b: x.b}
+		if peer := x.changes(); peer >= 0 {
+			v.channel, v.to, v.peer, v.lane = &t.machine.channels[peer], peer, &t.peers[peer], t.layout.header(peer, 0)
+		}
+	}
 }
 
 // shortSpin is how many times RunShort looks for a message before it hands over, about
@@ -124,7 +162,7 @@ func (t *Team) pollFor(word *uint64, next uint16) (h uint64) {
 
 // RunShort repeats the call of s, with the function of the reduction. If done is false
 // nothing was done, and the caller must call Run: the team is in use or broken, or the
-// operands overlap. No other goroutine may use the team meanwhile, not even for Progress.
+// operands overlap as they did not before. No other goroutine may use the team meanwhile, not even for Progress.
 func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combine kernel.Func) (done bool, err error) {
 	if s.team != t || atomic.LoadUint32(&t.busy) != busyNot || t.state != nil || !t.backlog.empty() || t.mesh.hurt.Load() || len(send) < s.in || len(recv) < s.out {
 		return false, nil
@@ -135,7 +173,7 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 	}
 	if s.out > 0 {
 		mem[output] = recv[:s.out]
-		if shared, _ := overlap(mem[input], mem[output]); shared {
+		if shared, _ := overlap(mem[input], mem[output]); shared && (!s.shares || addressOf(mem[output])-addressOf(mem[input]) != s.shift) {
 			return false, nil
 		}
 	}
@@ -161,7 +199,7 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 				if v.n > 0 {
 					payload = t.short(&mem, &v.a, v.n)
 				}
-				if !(*wire)(t).post(v.to, int(c.sent&mask), payload, c.header(s.mark)) {
+				if !(*wire)(t).post(v.to, int(c.sent&mask), payload, c.header(v.mark)) {
 					return true, t.handOver(ctx, s, pc, false, &mem, combine)
 				}
 				c.posted()
@@ -171,7 +209,7 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 			if v.n > 0 {
 				store(p.bytes[at+headerLen:], t.short(&mem, &v.a, v.n))
 			}
-			arch.StoreRelease64(&p.words[at/8], c.header(s.mark))
+			arch.StoreRelease64(&p.words[at/8], c.header(v.mark))
 			p.memory.Notify()
 			c.posted()
 		case vAwait, vTake:
@@ -188,7 +226,7 @@ func (t *Team) RunShort(ctx context.Context, s *Short, send, recv []byte, combin
 					return true, t.handOver(ctx, s, pc, false, &mem, combine)
 				}
 			}
-			if fingerprintOf(h) != s.mark {
+			if fingerprintOf(h) != v.mark {
 				return true, t.handOver(ctx, s, pc, false, &mem, combine)
 			}
 			c.awaited = next

@@ -45,12 +45,12 @@ func operandOf(b *Buffer) (o operand, ok bool) {
 	return operand{datatypeID(b.t), b.count}, b.run() != nil
 }
 
-func operandOfSlice[T Element](s []T) operand {
-	o := operand{elementID(reflect.TypeFor[T]()), absent}
-	if s != nil {
-		o.n = len(s) * sizeOf[T]()
+// operandOfSlice is operandOf of a slice of elements of type t in mem.
+func operandOfSlice(t typeID, mem []byte) operand {
+	if mem == nil {
+		return operand{t, absent}
 	}
-	return o
+	return operand{t, len(mem)}
 }
 
 // A habit is a shape of calls with their short form.
@@ -83,7 +83,8 @@ func shapeOf(kind coll.Kind, send, recv *Buffer, op Op, root int) (s shape) {
 
 // shapeOfSlices is shapeOf(kind, Of(send), Of(recv), op, root), and takes half the time.
 func shapeOfSlices[T Element](kind coll.Kind, send, recv []T, op Op, root int) shape {
-	return shape{kind: kind, op: op, root: root, send: operandOfSlice(send), recv: operandOfSlice(recv)}
+	t := elementID(reflect.TypeFor[T]())
+	return shape{kind: kind, op: op, root: root, send: operandOfSlice(t, bytesOf(send)), recv: operandOfSlice(t, bytesOf(recv))}
 }
 
 // again makes a call of a shape that is remembered; done is false when it is none, and
@@ -103,6 +104,11 @@ func (c *Comm) again(ctx context.Context, s *shape, send, recv []byte) (done boo
 			return false, nil
 		}
 	}
+	return c.repeat(ctx, h, send, recv)
+}
+
+// repeat makes a call of a habit.
+func (c *Comm) repeat(ctx context.Context, h *habit, send, recv []byte) (done bool, err error) {
 	if c.world.enter() != nil {
 		return false, nil
 	}
@@ -132,6 +138,10 @@ func (k *call) like(s *shape) *call {
 func (k *call) remember() {
 	c := k.comm
 	if len(k.send.stages)+len(k.recv.stages) > 0 || c.world.narrator != nil {
+		return
+	}
+	if k.shape.kind == coll.Exchange {
+		k.rememberSpread()
 		return
 	}
 	short := c.team.Short(&k.args.Reduction)

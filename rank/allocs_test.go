@@ -6,6 +6,7 @@ package rank_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -43,6 +44,7 @@ func allocations(ctx context.Context, t *testing.T, c *rank.Comm, n int, registe
 	if err != nil {
 		return err
 	}
+	counts, few, layout := []int{n, n}, []int{0, 0}, 0
 	for _, tt := range []struct {
 		name string
 		call func() error
@@ -56,6 +58,16 @@ func allocations(ctx context.Context, t *testing.T, c *rank.Comm, n int, registe
 		{"allgather", func() error { return rank.Allgather(ctx, c, a[:n], b) }},
 		{"bcast", func() error { return rank.Bcast(ctx, c, a, 1) }},
 		{"gather", func() error { return rank.Gather(ctx, c, a[:n], b, 0) }},
+		{"v forms", func() error {
+			return errors.Join(rank.Gatherv(ctx, c, a[:n], b, counts, nil, 0), rank.Scatterv(ctx, c, a, counts, nil, b[:n], 0),
+				rank.Allgatherv(ctx, c, a[:n], b, counts, nil), rank.Allgatherv(ctx, c, nil, b, counts, nil),
+				rank.Alltoallv(ctx, c, a, counts, nil, b, counts, nil))
+		}},
+		{"v forms of many layouts", func() error {
+			layout = (layout + 1) % (n + 1) % 40
+			few[0], few[1] = layout, n-layout
+			return rank.Allgatherv(ctx, c, a[:few[c.Rank()]], b, few, nil)
+		}},
 		{"send and recv", func() error {
 			if c.Rank() == 0 {
 				if err := rank.Send(ctx, c, a, peer, 1); err != nil {
@@ -75,7 +87,7 @@ func allocations(ctx context.Context, t *testing.T, c *rank.Comm, n int, registe
 			return err
 		}},
 	} {
-		for range 50 { // to the steady state
+		for range 200 { // to the steady state
 			if err := tt.call(); err != nil {
 				return err
 			}

@@ -36,6 +36,10 @@ func measure(ctx context.Context, c *rank.Comm) error {
 	if err != nil {
 		return err
 	}
+	var counts, at []int // of the v forms
+	for r := range size {
+		counts, at = append(counts, small), append(at, r*small)
+	}
 	x, y := make([]float64, 1), make([]float64, 1)
 	heapA, heapB := make([]byte, size*large), make([]byte, size*large)
 	pingpong := func(a, b []byte) func() error {
@@ -77,6 +81,11 @@ func measure(ctx context.Context, c *rank.Comm) error {
 		{"alltoall 64 KiB, heap", 500, func() error { return rank.Alltoall(ctx, c, heapA, heapB) }},
 		{"barrier", 20000, func() error { return rank.Barrier(ctx, c) }},
 		{"allreduce 8 B", 20000, func() error { return rank.Allreduce(ctx, c, x, y, rank.Sum) }},
+		{"gatherv 8 B", 20000, func() error { return rank.Gatherv(ctx, c, a[:small], b[:small*size], counts, at, 0) }},
+		{"scatterv 8 B", 20000, func() error { return rank.Scatterv(ctx, c, a[:small*size], counts, at, b[:small], 0) }},
+		{"scatter 8 B", 20000, func() error { return rank.Scatter(ctx, c, a[:small*size], b[:small], 0) }},
+		{"allgatherv 8 B", 20000, func() error { return rank.Allgatherv(ctx, c, a[:small], b[:small*size], counts, at) }},
+		{"alltoallv 8 B", 20000, func() error { return rank.Alltoallv(ctx, c, a[:small*size], counts, at, b[:small*size], counts, at) }},
 		{"pingpong 8 B", 20000, pingpong(a[:small], b[:small])},
 		{"pingpong 8 B, heap", 20000, pingpong(heapA[:small], heapB[:small])},
 		{"pingpong 4032 B", 5000, pingpong(a[:4032], b[:4032])}, // the longest eager one

@@ -46,6 +46,7 @@ type call struct {
 	}
 	sorted []coll.Part // of apart
 	shape  shape       // to remember it under; its kind 0: not
+	lists  lists       // and of a v form
 
 	// Of a request.
 	pending    *coll.Pending
@@ -107,6 +108,9 @@ func (w *World) newCall() *call {
 // reset forgets the operands and keeps the memory that is used again.
 func (k *call) reset() {
 	k.args = coll.Args{}
+	if k.shape.kind == coll.Exchange {
+		k.lists = lists{}
+	}
 	k.shape.kind = 0
 	k.send.reset()
 	k.recv.reset()

@@ -7,7 +7,12 @@ import "context"
 // rank k is counts[k]. recv, counts and displs are ignored elsewhere.
 // In place at the root: send is nil, and the root's block is already in recv.
 func Gatherv[T Element](ctx context.Context, c *Comm, send, recv []T, counts, displs []int, root int) error {
-	return c.Gatherv(ctx, Of(send), Of(recv), counts, displs, root)
+	var s spread
+	spreadOfSlices(&s, send, recv, root)
+	if done, err := c.againGatherv(ctx, &s, counts, displs); done {
+		return err
+	}
+	return c.begin("gatherv").likeSpread(&s).gatherv(Of(send), Of(recv), counts, displs, root).run(ctx)
 }
 
 // Igatherv starts Gatherv.
@@ -25,7 +30,12 @@ func GathervInit[T Element](c *Comm, send, recv []T, counts, displs []int, root 
 // send, counts and displs are ignored elsewhere.
 // In place at the root: recv is nil, and the root's block stays where it is.
 func Scatterv[T Element](ctx context.Context, c *Comm, send []T, counts, displs []int, recv []T, root int) error {
-	return c.Scatterv(ctx, Of(send), counts, displs, Of(recv), root)
+	var s spread
+	spreadOfSlices(&s, send, recv, root)
+	if done, err := c.againScatterv(ctx, &s, counts, displs); done {
+		return err
+	}
+	return c.begin("scatterv").likeSpread(&s).scatterv(Of(send), counts, displs, Of(recv), root).run(ctx)
 }
 
 // Iscatterv starts Scatterv.
@@ -42,7 +52,12 @@ func ScattervInit[T Element](c *Comm, send []T, counts, displs []int, recv []T, 
 // counts[k] elements of rank k, from recv[displs[k]] on. With nil displs one block follows the other. All
 // ranks give the same counts. In place: send is nil, and this rank's block is already in recv.
 func Allgatherv[T Element](ctx context.Context, c *Comm, send, recv []T, counts, displs []int) error {
-	return c.Allgatherv(ctx, Of(send), Of(recv), counts, displs)
+	var s spread
+	spreadOfSlices(&s, send, recv, 0)
+	if done, err := c.againAllgatherv(ctx, &s, counts, displs); done {
+		return err
+	}
+	return c.begin("allgatherv").likeSpread(&s).allgatherv(Of(send), Of(recv), counts, displs).run(ctx)
 }
 
 // Iallgatherv starts Allgatherv.
@@ -60,7 +75,12 @@ func AllgathervInit[T Element](c *Comm, send, recv []T, counts, displs []int) (R
 // the other. Two ranks give the same count for what one sends the other. In place: send is nil, recvCounts and
 // recvDispls describe the blocks in recv that are sent and replaced, and the send counts are ignored.
 func Alltoallv[T Element](ctx context.Context, c *Comm, send []T, sendCounts, sendDispls []int, recv []T, recvCounts, recvDispls []int) error {
-	return c.Alltoallv(ctx, Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls)
+	var s spread
+	spreadOfSlices(&s, send, recv, 0)
+	if done, err := c.againAlltoallv(ctx, &s, sendCounts, sendDispls, recvCounts, recvDispls); done {
+		return err
+	}
+	return c.begin("alltoallv").likeSpread(&s).alltoallv(Of(send), sendCounts, sendDispls, Of(recv), recvCounts, recvDispls).run(ctx)
 }
 
 // Ialltoallv starts Alltoallv.

@@ -4,7 +4,12 @@ import "context"
 
 // Gatherv is [Gatherv] of Buffers; counts and displs are in items of recv.
 func (c *Comm) Gatherv(ctx context.Context, send, recv Buffer, counts, displs []int, root int) error {
-	return c.begin("gatherv").gatherv(send, recv, counts, displs, root).run(ctx)
+	var s spread
+	s.spreadOf(&send, &recv, root)
+	if done, err := c.againGatherv(ctx, &s, counts, displs); done {
+		return err
+	}
+	return c.begin("gatherv").likeSpread(&s).gatherv(send, recv, counts, displs, root).run(ctx)
 }
 
 // Igatherv is [Igatherv] of Buffers.
@@ -19,7 +24,12 @@ func (c *Comm) GathervInit(send, recv Buffer, counts, displs []int, root int) (R
 
 // Scatterv is [Scatterv] of Buffers; counts and displs are in items of send.
 func (c *Comm) Scatterv(ctx context.Context, send Buffer, counts, displs []int, recv Buffer, root int) error {
-	return c.begin("scatterv").scatterv(send, counts, displs, recv, root).run(ctx)
+	var s spread
+	s.spreadOf(&send, &recv, root)
+	if done, err := c.againScatterv(ctx, &s, counts, displs); done {
+		return err
+	}
+	return c.begin("scatterv").likeSpread(&s).scatterv(send, counts, displs, recv, root).run(ctx)
 }
 
 // Iscatterv is [Iscatterv] of Buffers.
@@ -34,7 +44,12 @@ func (c *Comm) ScattervInit(send Buffer, counts, displs []int, recv Buffer, root
 
 // Allgatherv is [Allgatherv] of Buffers; counts and displs are in items of recv.
 func (c *Comm) Allgatherv(ctx context.Context, send, recv Buffer, counts, displs []int) error {
-	return c.begin("allgatherv").allgatherv(send, recv, counts, displs).run(ctx)
+	var s spread
+	s.spreadOf(&send, &recv, 0)
+	if done, err := c.againAllgatherv(ctx, &s, counts, displs); done {
+		return err
+	}
+	return c.begin("allgatherv").likeSpread(&s).allgatherv(send, recv, counts, displs).run(ctx)
 }
 
 // Iallgatherv is [Iallgatherv] of Buffers.
@@ -49,7 +64,12 @@ func (c *Comm) AllgathervInit(send, recv Buffer, counts, displs []int) (Request,
 
 // Alltoallv is [Alltoallv] of Buffers; counts and displacements are in items of the Buffer that they stand behind.
 func (c *Comm) Alltoallv(ctx context.Context, send Buffer, sendCounts, sendDispls []int, recv Buffer, recvCounts, recvDispls []int) error {
-	return c.begin("alltoallv").alltoallv(send, sendCounts, sendDispls, recv, recvCounts, recvDispls).run(ctx)
+	var s spread
+	s.spreadOf(&send, &recv, 0)
+	if done, err := c.againAlltoallv(ctx, &s, sendCounts, sendDispls, recvCounts, recvDispls); done {
+		return err
+	}
+	return c.begin("alltoallv").likeSpread(&s).alltoallv(send, sendCounts, sendDispls, recv, recvCounts, recvDispls).run(ctx)
 }
 
 // Ialltoallv is [Ialltoallv] of Buffers.

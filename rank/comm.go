@@ -50,6 +50,7 @@ type Comm struct {
 	// children is how many communicators were made of this one, for their names.
 	children int
 	habits   [coll.ExScan + 1]*habits // by kind, nil before the first; see again
+	spreads  *spreadHabits            // of the v forms
 	recorded int                      // collectives, in the record of calls
 	handler  Errhandler
 	layout   *layout // nil without a topology
