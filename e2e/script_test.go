@@ -158,7 +158,7 @@ func runScripts(t *testing.T, dir string, vars map[string]string) {
 		}
 	})
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("..", "testdata", dir),
+		Dir:                 ownPorts(t, filepath.Join("..", "testdata", dir)),
 		WorkdirRoot:         t.TempDir(), // testscript's own stays behind when -run picks some scripts
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

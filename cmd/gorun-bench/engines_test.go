@@ -14,7 +14,7 @@ import (
 
 // enginePlan has an engine run all that engines can.
 func enginePlan(name, memory string) *plan {
-	p := &plan{limit: time.Minute, quota: time.Minute, budget: time.Millisecond, warmup: 1, iterations: 3, separate: true, memory: memory, engine: name}
+	p := &plan{limit: testenv.Limit(time.Minute), quota: testenv.Limit(time.Minute), budget: time.Millisecond, warmup: 1, iterations: 3, separate: true, memory: memory, engine: name}
 	for i := range benchmarks {
 		if b := &benchmarks[i]; groups["engines"](b) {
 			for _, n := range []int{8, 1000, 200_000} {

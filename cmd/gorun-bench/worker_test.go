@@ -58,7 +58,7 @@ func TestBenchmarksAreRight(t *testing.T) {
 	for np := 2; np <= 5; np++ {
 		for _, memory := range []string{registered, ordinary} {
 			t.Run(fmt.Sprintf("%d ranks, %s", np, memory), func(t *testing.T) {
-				p := &plan{limit: time.Minute, quota: time.Minute, budget: time.Millisecond, warmup: 1, iterations: 3, separate: np%2 == 0, memory: memory, sleeps: memory == ordinary}
+				p := &plan{limit: testenv.Limit(time.Minute), quota: testenv.Limit(time.Minute), budget: time.Millisecond, warmup: 1, iterations: 3, separate: np%2 == 0, memory: memory, sleeps: memory == ordinary}
 				for i := range benchmarks {
 					b := &benchmarks[i]
 					if b.make == nil || !b.runsOn(np) {
