@@ -18,7 +18,7 @@ func roleNowhere([]string) int {
 	listen := func(agent.Place) (agent.Member, error) {
 		return nil, errors.New("nowhere to listen")
 	}
-	if err := agent.Main(context.Background(), os.Stdin, os.Stdout, "", listen, nil, nil); err != nil {
+	if err := agent.Main(context.Background(), os.Stdin, os.Stdout, agent.Process{Listen: listen}); err != nil {
 		return 1
 	}
 	return 0

@@ -179,10 +179,11 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 		}
 	}
 	server, client := n.secrets()
-	n.conns = newTransport(under, mc.TCPTimeout, n.cfg.unproven, n.cfg.Key, server, client, n.climbed)
+	n.conns = &transport{Transport: under, dials: under.DialTimeout, timeout: mc.TCPTimeout, unproven: n.cfg.unproven, prover: prover{n.cfg.Key}, server: server, client: client, climbed: n.climbed}
 	if n.cfg.Dial != nil {
 		n.conns.dials = n.cfg.Dial
 	}
+	n.conns.start()
 	mc.Transport = n.conns
 	return mc, nil
 }

@@ -73,23 +73,12 @@ func listen(mc *memberlist.Config) (memberlist.Transport, error) {
 	return nil, err
 }
 
-func newTransport(under memberlist.Transport, timeout, unproven time.Duration, key []byte, server, client secret, climbed func(net.Conn)) *transport {
-	t := &transport{
-		server: server, client: client,
-		climbed:   climbed,
-		Transport: under,
-		dials:     under.DialTimeout,
-		timeout:   timeout,
-		unproven:  unproven,
-		prover:    prover{key},
-		streams:   make(chan net.Conn),
-		stop:      make(chan struct{}),
-		closing:   make(chan struct{}),
-		done:      make(chan struct{}),
-		conns:     make(map[*countedConn]struct{}),
-	}
+// start begins to take connections. What stands before streams is set.
+func (t *transport) start() {
+	t.streams = make(chan net.Conn)
+	t.stop, t.closing, t.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	t.conns = make(map[*countedConn]struct{})
 	go t.forward()
-	return t
 }
 
 // forward counts what comes in. It runs until Shutdown, and drains what the

@@ -39,7 +39,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	if adoptErr == nil {
 		defer orphans.End()
 	}
-	if err := agent.Main(ctx, stdin, stdout, os.Getenv("SSH_CONNECTION"), listen, orphans, dog); err != nil {
+	if err := agent.Main(ctx, stdin, stdout, agent.Process{Session: os.Getenv("SSH_CONNECTION"), Listen: listen, Orphans: orphans, Dog: dog}); err != nil {
 		// The launcher collects an agent's standard error.
 		fmt.Fprintln(os.Stderr, err)
 		return 1

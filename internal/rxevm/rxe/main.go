@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return 2
 	}
-	r, err := inGuest(ctx, flags.Args(), files, env, *limit, *verbose, stdout, stderr)
+	r, err := inGuest(ctx, rxevm.Cmd{Args: flags.Args(), Env: env, Stdout: stdout, Stderr: stderr}, files, *limit, *verbose)
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "rxe: interrupted")
@@ -89,16 +89,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return r.Status.ExitStatus()
 }
 
-func inGuest(ctx context.Context, args, files, env []string, limit time.Duration, console bool, stdout, stderr io.Writer) (rxevm.Result, error) {
-	vm, err := rxevm.Boot(ctx, rxevm.Config{Console: console, Progress: func(s string) { fmt.Fprintln(stderr, "rxe:", s) }})
+func inGuest(ctx context.Context, c rxevm.Cmd, files []string, limit time.Duration, console bool) (rxevm.Result, error) {
+	vm, err := rxevm.Boot(ctx, rxevm.Config{Console: console, Progress: func(s string) { fmt.Fprintln(c.Stderr, "rxe:", s) }})
 	if err != nil {
 		return rxevm.Result{}, err
 	}
 	defer vm.Close()
 	defer context.AfterFunc(ctx, vm.Close)() // interrupted: the guest has nothing to lose
-	if strings.Contains(args[0], "/") {
-		files = append(files, args[0])
-		args[0] = filepath.Base(args[0])
+	if strings.Contains(c.Args[0], "/") {
+		files = append(files, c.Args[0])
+		c.Args[0] = filepath.Base(c.Args[0])
 	}
 	for _, f := range files {
 		if err := vm.Put(f, ""); err != nil {
@@ -107,9 +107,9 @@ func inGuest(ctx context.Context, args, files, env []string, limit time.Duration
 	}
 	limited, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not within %v", limit))
 	defer cancel()
-	r, err := vm.Run(limited, rxevm.Cmd{Args: args, Env: env, Stdout: stdout, Stderr: stderr})
+	r, err := vm.Run(limited, c)
 	if r.Left != nil {
-		fmt.Fprintln(stderr, "rxe: left behind:", strings.Join(r.Left, ", "))
+		fmt.Fprintln(c.Stderr, "rxe: left behind:", strings.Join(r.Left, ", "))
 	}
 	return r, err
 }

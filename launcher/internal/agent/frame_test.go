@@ -183,7 +183,7 @@ func newTalk(t *testing.T, ctx context.Context) *talk {
 	outR, outW := io.Pipe()
 	k := &talk{t, inW, bufio.NewReader(outR), make(chan error, 1)}
 	go func() {
-		err := Main(ctx, inR, outW, "", nil, nil, nil) // of one host, which listens to nobody
+		err := Main(ctx, inR, outW, Process{}) // of one host, which listens to nobody
 		outW.Close()
 		k.result <- err
 	}()
@@ -383,7 +383,7 @@ func TestAHostThatAsksForManyPieces(t *testing.T) {
 func TestAgentWithoutAJob(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, stream := range []string{"", "hello, are you there?", "\x00\x00\x00\x01\x80"} {
-		if err := Main(context.Background(), strings.NewReader(stream), io.Discard, "", nil, nil, nil); err == nil {
+		if err := Main(context.Background(), strings.NewReader(stream), io.Discard, Process{}); err == nil {
 			t.Errorf("%q: got no error", stream)
 		}
 	}

@@ -65,10 +65,17 @@ type Place struct {
 // Listen makes a member.
 type Listen func(p Place) (Member, error)
 
+// A Process is what an agent's process has.
+type Process struct {
+	Session string          // SSH_CONNECTION; "": none
+	Listen  Listen          // nil: of one host, it has no others to listen to
+	Orphans *orphan.Adopter // nil: it adopts none
+	Dog     *Watchdog       // nil: nothing kills this process when it is stopped
+}
+
 // Main is an agent's life. It returns when the stream from the controller ends
-// and nothing of its ranks is left, but for daemons if this process adopts them. orphans is nil if it does not,
-// dog if nothing kills this process when it is stopped.
-func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string, listen Listen, orphans *orphan.Adopter, dog *Watchdog) error {
+// and nothing of its ranks is left, but for daemons if this process adopts them.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, p Process) error {
 	v := &vigil{}
 	in := bufio.NewReader(heardReader{stdin, v.streamed})
 	var first order
@@ -106,8 +113,8 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, session string
 	if err != nil {
 		return fmt.Errorf("an agent is started by gorun and reads its job from standard input: %w", err)
 	}
-	dog.Set(first.Setup.Lease * 5 / 4) // with none gorun, on this machine, sees that this process is stopped
-	a := &agent{session: session, relay: relay, listen: listen, setup: first.Setup, spec: first.Setup.Spec, out: out, orphans: orphans, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
+	p.Dog.Set(first.Setup.Lease * 5 / 4) // with none gorun, on this machine, sees that this process is stopped
+	a := &agent{session: p.Session, relay: relay, listen: p.Listen, setup: first.Setup, spec: first.Setup.Spec, out: out, orphans: p.Orphans, vigil: v, begin: make(chan string, 1), pieces: make(chan *piece, 1), stop: make(chan struct{}), over: make(chan struct{}), lapsed: lapsed}
 	return a.run(ctx, in)
 }
 

@@ -116,9 +116,20 @@ type environment struct {
 	records string       // the directory of the ranks' records of their calls; "": they make none
 }
 
-func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, server *sidecar.Server, ports []string, python, library string, alone, cgo []bool) *environment {
-	if cpus == 0 {
-		cpus = topo.CPUs()
+// surroundings are what the ranks of a host are told of it, beside what stands in the spec.
+type surroundings struct {
+	cpus            int    // 0: the machine's
+	segment         bool   // ranks inherit one
+	dir, files      string // as Host.rankDir and Host.filesDir
+	server          *sidecar.Server
+	ports           []string // as in environment
+	python, library string   // what goes before PYTHONPATH and LD_LIBRARY_PATH; "": nothing
+	alone, cgo      []bool   // as in Host
+}
+
+func newEnvironment(spec *Spec, in surroundings) *environment {
+	if in.cpus == 0 {
+		in.cpus = topo.CPUs()
 	}
 	size, local := strconv.Itoa(spec.NP), strconv.Itoa(len(spec.Ranks))
 	host := []string{
@@ -147,10 +158,10 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 	if spec.HostLease > 0 {
 		host = append(host, "GORUN_HOST_LEASE="+spec.HostLease.String())
 	}
-	if dir != "" {
-		host = append(host, dirVar+"="+dir)
+	if in.dir != "" {
+		host = append(host, dirVar+"="+in.dir)
 	}
-	if segment {
+	if in.segment {
 		host = append(host, "GORUN_SEGMENT="+strconv.Itoa(segmentFD))
 	}
 	if len(spec.Emulate) > 0 {
@@ -166,26 +177,26 @@ func newEnvironment(spec *Spec, cpus int, segment bool, dir, files string, serve
 		host = append(host, asyncVar+"="+spec.Async)
 	}
 	host = append(host, programVars(spec.Apps)...)
-	host = append(host, pmixVars(spec, server)...)
-	e := &environment{spec: spec, ports: ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, cpus), calm: make([]bool, len(spec.Apps))}
+	host = append(host, pmixVars(spec, in.server)...)
+	e := &environment{spec: spec, ports: in.ports, common: make([][]string, len(spec.Apps)), shared: make([]sharedVars, len(spec.Apps)), sharing: cpuSharings(spec.Ranks, in.cpus), calm: make([]bool, len(spec.Apps))}
 	if spec.Profile > 0 {
-		e.records = files
+		e.records = in.files
 	}
 	for _, r := range spec.Ranks {
 		if e.common[r.App] == nil {
 			user := Scrub(spec.Apps[r.App].Env)
-			if python != "" && !alone[r.App] {
-				user = before(user, pythonPath, python)
+			if in.python != "" && !in.alone[r.App] {
+				user = before(user, pythonPath, in.python)
 			}
-			seen := dir
-			if otherRoot(spec.Apps[r.App].Argv, dir) {
+			seen := in.dir
+			if otherRoot(spec.Apps[r.App].Argv, in.dir) {
 				seen = ""
 			}
-			if library != "" {
-				user = before(user, libraryPath, library)
+			if in.library != "" {
+				user = before(user, libraryPath, in.library)
 			}
-			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(seen, files, user), user)
-			e.shared[r.App] = newSharedVars(spec, user, cgo[r.App] && shm.Limit() != math.MaxUint64)
+			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(seen, in.files, user), user)
+			e.shared[r.App] = newSharedVars(spec, user, in.cgo[r.App] && shm.Limit() != math.MaxUint64)
 			e.calm[r.App] = !slices.ContainsFunc(user, func(entry string) bool {
 				return strings.HasPrefix(entry, ompiOver) || strings.HasPrefix(entry, ompiYield)
 			})

@@ -88,7 +88,7 @@ func TestOtherRoot(t *testing.T) {
 		}
 	}
 	spec := &Spec{NP: 1, Ranks: make([]RankSpec, 1), Apps: []AppSpec{{Argv: []string{"chroot", root}}}}
-	for _, e := range newEnvironment(spec, 1, false, dir, dir, nil, []string{""}, "", "", []bool{false}, []bool{false}).of(0) {
+	for _, e := range newEnvironment(spec, surroundings{cpus: 1, dir: dir, files: dir, ports: []string{""}, alone: []bool{false}, cgo: []bool{false}}).of(0) {
 		if name, value, _ := strings.Cut(e, "="); strings.Contains(value, dir) && name != dirVar {
 			t.Errorf("it is told of %s", e)
 		}

@@ -88,7 +88,8 @@ func (h *Host) start() error {
 	h.ranks = make([]rank, len(h.spec.Ranks))
 	h.async = spareCPUs(&h.spec, topo.Here)
 	h.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
-	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, h.cfg.CPUs, h.segment.FD() >= 0, h.rankDir, h.filesDir, h.pmix, h.ports(), h.layPython(), library, h.alone, h.cgo)}
+	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, surroundings{cpus: h.cfg.CPUs, segment: h.segment.FD() >= 0, dir: h.rankDir, files: h.filesDir,
+		server: h.pmix, ports: h.ports(), python: h.layPython(), library: library, alone: h.alone, cgo: h.cgo})}
 	h.starter.env.async = h.async.cpus
 	h.starter.leads = make([]bool, len(files))
 	for i := range files {
