@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/match"
+	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 )
 
 // DistGraphCreateAdjacent makes a communicator with a graph of which each rank gives its own
@@ -187,7 +188,7 @@ func (c *Comm) tellEdges(ctx context.Context, tell [][]byte) ([][]byte, error) {
 		var err error
 		switch send, recv := tell[to], told[from]; {
 		case len(send) > 0 && len(recv) > 0:
-			_, err = w.messages.Exchange(ctx, send, nil, env, c.worldRank(to), recv, nil, want, nil)
+			_, err = w.messages.Exchange(ctx, p2p.Sending{Buf: send, Envelope: env, Peer: c.worldRank(to)}, p2p.Receiving{Buf: recv, Want: want})
 		case len(send) > 0:
 			err = w.messages.Send(ctx, send, nil, env, c.worldRank(to))
 		case len(recv) > 0:

@@ -37,7 +37,7 @@ func (c *Comm) Isendrecv(send Buffer, dst, sendTag int, recv Buffer, src, recvTa
 	if err != nil {
 		return Request{}, err
 	}
-	return c.startBoth(op, &send, dst, sendTag, &recv, src, recvTag, nil)
+	return c.startBoth(op, half{&send, dst, sendTag}, half{&recv, src, recvTag}, nil)
 }
 
 // IsendrecvReplace is [IsendrecvReplace] of a Buffer.
@@ -57,7 +57,7 @@ func (c *Comm) IsendrecvReplace(b Buffer, dst, sendTag, src, recvTag int) (Reque
 	b.core().Pack(copied, b.mem, 0)
 	w.leave()
 	sent := Of(copied)
-	q, err := c.startBoth(op, &sent, dst, sendTag, &b, src, recvTag, p)
+	q, err := c.startBoth(op, half{&sent, dst, sendTag}, half{&b, src, recvTag}, p)
 	if err != nil {
 		w.packings.put(p)
 	}
@@ -66,12 +66,12 @@ func (c *Comm) IsendrecvReplace(b Buffer, dst, sendTag, src, recvTag int) (Reque
 
 // startBoth starts a receive and a send, and makes one request of theirs. copied is
 // what holds the data of the send, nil where that is the program's.
-func (c *Comm) startBoth(op string, send *Buffer, dst, sendTag int, recv *Buffer, src, recvTag int, copied *packing) (Request, error) {
-	in, err := c.irecv(op, recv, src, recvTag)
+func (c *Comm) startBoth(op string, send, recv half, copied *packing) (Request, error) {
+	in, err := c.irecv(op, recv.b, recv.rank, recv.tag)
 	if err != nil {
 		return Request{}, err
 	}
-	out, err := c.isend(op, send, dst, sendTag, p2p.Standard)
+	out, err := c.isend(op, send.b, send.rank, send.tag, p2p.Standard)
 	if err != nil {
 		// Nothing has been sent, so nothing need be received.
 		if in.Cancel() == nil {

@@ -34,12 +34,12 @@ func (c *Comm) Recv(ctx context.Context, b Buffer, src, tag int) (Status, error)
 // Sendrecv is the function [Sendrecv] for Buffers. Buffers of types with
 // gaps may share memory as long as their data does not overlap.
 func (c *Comm) Sendrecv(ctx context.Context, send Buffer, dst, sendTag int, recv Buffer, src, recvTag int) (Status, error) {
-	return c.sendrecv(ctx, "sendrecv", &send, dst, sendTag, &recv, src, recvTag)
+	return c.sendrecv(ctx, "sendrecv", half{&send, dst, sendTag}, half{&recv, src, recvTag})
 }
 
 // SendrecvReplace is [SendrecvReplace] of a Buffer.
 func (c *Comm) SendrecvReplace(ctx context.Context, b Buffer, dst, sendTag, src, recvTag int) (Status, error) {
-	return c.sendrecv(ctx, "sendrecv_replace", &b, dst, sendTag, &b, src, recvTag)
+	return c.sendrecv(ctx, "sendrecv_replace", half{&b, dst, sendTag}, half{&b, src, recvTag})
 }
 
 // Isend is [Isend] of a Buffer.

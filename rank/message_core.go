@@ -126,59 +126,66 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (status Status
 	return status, err
 }
 
+// A half is a buffer on its way to a rank, or from one.
+type half struct {
+	b         *Buffer
+	rank, tag int
+}
+
 // sendrecv is both, also with one buffer: then what is sent is copied first.
-func (c *Comm) sendrecv(ctx context.Context, op string, send *Buffer, dst, sendTag int, recv *Buffer, src, recvTag int) (Status, error) {
+func (c *Comm) sendrecv(ctx context.Context, op string, send, recv half) (Status, error) {
 	if err := c.enter(); err != nil {
 		return Status{}, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
 	w := c.world
-	e, to, err := c.outbound(send, dst, sendTag)
+	e, to, err := c.outbound(send.b, send.rank, send.tag)
 	var want match.Envelope
 	if err == nil {
-		want, err = c.inbound(recv, src, recvTag)
+		want, err = c.inbound(recv.b, recv.rank, recv.tag)
 	}
-	replace := send == recv
-	if err == nil && !replace && send.solid() && recv.solid() && overlap(send.bytes(), recv.bytes()) {
+	replace := send.b == recv.b
+	if err == nil && !replace && send.b.solid() && recv.b.solid() && overlap(send.b.bytes(), recv.b.bytes()) {
 		err = badClass(ClassBuffer, "the send buffer and the receive buffer overlap")
 	}
 	if err != nil {
 		return Status{}, c.fail(op, -1, err)
 	}
-	out, sent := w.outgoing(send)
+	out, sent := w.outgoing(send.b)
 	if replace && sent == nil {
 		sent = w.packings.get(len(out))
 		out = sent.mem[:copy(sent.mem, out)]
 	}
-	in, received := w.incoming(recv)
-	if w.narrator != nil && dst != ProcNull {
-		w.narrator.message(c, op, dst, to, len(out))
+	in, received := w.incoming(recv.b)
+	if w.narrator != nil && send.rank != ProcNull {
+		w.narrator.message(c, op, send.rank, to, len(out))
 	}
-	if w.recorder != nil && dst != ProcNull {
-		w.recorder.Sent(to, len(out), sendTag)
+	if w.recorder != nil && send.rank != ProcNull {
+		w.recorder.Sent(to, len(out), send.tag)
 	}
 	st, status, peer := p2p.Status{}, nothing, -1
 	switch {
-	case src == ProcNull && dst == ProcNull:
-	case src == ProcNull:
-		peer = dst
+	case recv.rank == ProcNull && send.rank == ProcNull:
+	case recv.rank == ProcNull:
+		peer = send.rank
 		err = w.messages.Send(ctx, out, w.regions.find(out), e, to)
-	case dst == ProcNull:
-		peer = src
+	case send.rank == ProcNull:
+		peer = recv.rank
 		st, err = w.messages.Recv(ctx, in, w.regions.find(in), want, c.ranks)
 	default:
-		st, err = w.messages.Exchange(ctx, out, w.regions.find(out), e, to, in, w.regions.find(in), want, c.ranks)
+		st, err = w.messages.Exchange(ctx, p2p.Sending{Buf: out, MR: w.regions.find(out), Envelope: e, Peer: to},
+			p2p.Receiving{Buf: in, MR: w.regions.find(in), Want: want, Group: c.ranks})
 	}
-	w.arrived(recv, received, st.Bytes)
+	w.arrived(recv.b, received, st.Bytes)
 	w.packings.put(sent)
-	if src != ProcNull {
-		c.status(&status, st, recv)
+	if recv.rank != ProcNull {
+		c.status(&status, st, recv.b)
 		if w.recorder != nil && err == nil {
 			w.recorder.Received(st.Source, st.Bytes, st.Tag)
 		}
 	}
 	if err != nil {
-		err = c.fail(op, peer, c.typed(err, recv.core()))
+		err = c.fail(op, peer, c.typed(err, recv.b.core()))
 	}
 	return status, err
 }

@@ -153,7 +153,7 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 			return d.team.Run(ctx, &coll.Args{Kind: coll.AllToAll, Recv: coll.Buffer{Mem: all}, Bytes: block})
 		},
 	}
-	w.in, err = rma.New(ctx, world.oneSided(), g, w.kind, rma.Layout{Elem: w.elem, Unit: w.unit}, mem, n*w.elem)
+	w.in, err = rma.New(ctx, world.oneSided(), g, rma.Layout{Kind: w.kind, Elem: w.elem, Unit: w.unit}, mem, n*w.elem)
 	if err == nil {
 		w.comm, w.locks = d, make([]LockType, d.size)
 		w.epochs.targets = make([]bool, d.size)

@@ -25,27 +25,41 @@ func (e *Engine) Recv(ctx context.Context, buf []byte, mr rdma.MR, want match.En
 	return e.end(ctx, o)
 }
 
+// A Sending is what [Engine.Send] sends.
+type Sending struct {
+	Buf      []byte
+	MR       rdma.MR // nil: ordinary memory
+	Envelope match.Envelope
+	Peer     int
+}
+
+// A Receiving is what [Engine.Recv] receives.
+type Receiving struct {
+	Buf   []byte
+	MR    rdma.MR // nil: ordinary memory
+	Want  match.Envelope
+	Group []int32
+}
+
 // Exchange sends and receives at the same time.
-func (e *Engine) Exchange(ctx context.Context, send []byte, sendMR rdma.MR, env match.Envelope, peer int,
-	recv []byte, recvMR rdma.MR, want match.Envelope, group []int32) (Status, error) {
-	_, st, err := e.Swap(ctx, send, sendMR, env, peer, recv, recvMR, want, group)
+func (e *Engine) Exchange(ctx context.Context, send Sending, recv Receiving) (Status, error) {
+	_, st, err := e.Swap(ctx, send, recv)
 	return st, err
 }
 
 // Swap is Exchange, and tells whether the message has left: one that was taken back when
 // ctx ended has not.
-func (e *Engine) Swap(ctx context.Context, send []byte, sendMR rdma.MR, env match.Envelope, peer int,
-	recv []byte, recvMR rdma.MR, want match.Envelope, group []int32) (sent bool, st Status, err error) {
-	o, err := e.Irecv(recv, recvMR, want, group)
+func (e *Engine) Swap(ctx context.Context, send Sending, recv Receiving) (sent bool, st Status, err error) {
+	o, err := e.Irecv(recv.Buf, recv.MR, recv.Want, recv.Group)
 	if err != nil {
 		return false, Status{}, err
 	}
-	if err := e.Send(ctx, send, sendMR, env, peer); err != nil {
+	if err := e.Send(ctx, send.Buf, send.MR, send.Envelope, send.Peer); err != nil {
 		_, _ = e.giveUp(o, errGivenUp)
-		return false, Status{}, about(peer, err)
+		return false, Status{}, about(send.Peer, err)
 	}
 	st, err = e.end(ctx, o)
-	return true, st, about(int(want.Source), err)
+	return true, st, about(int(recv.Want.Source), err)
 }
 
 // end waits for an operation and gives its outcome.

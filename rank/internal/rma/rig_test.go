@@ -220,7 +220,7 @@ func (m *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 // window makes a window of n bytes, of the window's or of the program's memory.
 func (m *member) window(ctx context.Context, kind Kind, n int) (*Window, error) {
 	if kind == Create {
-		return New(ctx, m.Engine, m.g, Create, Layout{1, 1}, make([]byte, n), 0)
+		return New(ctx, m.Engine, m.g, Layout{Create, 1, 1}, make([]byte, n), 0)
 	}
-	return New(ctx, m.Engine, m.g, kind, Layout{1, 1}, nil, n)
+	return New(ctx, m.Engine, m.g, Layout{kind, 1, 1}, nil, n)
 }

@@ -163,14 +163,18 @@ var (
 
 const memoryAccess = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
 
-// A Layout is what a member says of its memory: the bytes of an element, which are
+// A Layout is what a member says of its memory: the kind of the window and the bytes of an element, which are
 // the same for all, and those of a displacement, which need not be.
-type Layout struct{ Elem, Unit int }
+type Layout struct {
+	Kind       Kind
+	Elem, Unit int
+}
 
 // New makes a window; all members call it. mem is the
 // program's memory (Create); n are the bytes wanted (Allocate, Shared). When one
 // member fails all do.
-func New(ctx context.Context, e *Engine, g Group, kind Kind, layout Layout, mem []byte, n int) (w *Window, err error) {
+func New(ctx context.Context, e *Engine, g Group, layout Layout, mem []byte, n int) (w *Window, err error) {
+	kind := layout.Kind
 	w = &Window{e: e, g: g, kind: kind, remotes: make([]remote, g.Size)}
 	w.wait.w = w
 	mine := intro{kind: kind, elem: uint64(layout.Elem), unit: uint64(layout.Unit)}
