@@ -147,7 +147,7 @@ func (w *World) gatherFrom(ctx context.Context, s *group.Set, context uint32, ta
 			w.messages.Notify(nil, env, to)
 			continue
 		}
-		sent, st, err := w.messages.Swap(ctx, p2p.Sending{Buf: send, Envelope: env, Peer: to}, p2p.Receiving{Buf: recv, Want: want})
+		sent, st, err := w.messages.Swap(ctx, &p2p.Sending{Buf: send, Envelope: env, Peer: to}, &p2p.Receiving{Buf: recv, Want: want})
 		if !sent {
 			w.messages.Notify(nil, env, to)
 		}

@@ -188,7 +188,7 @@ func (c *Comm) tellEdges(ctx context.Context, tell [][]byte) ([][]byte, error) {
 		var err error
 		switch send, recv := tell[to], told[from]; {
 		case len(send) > 0 && len(recv) > 0:
-			_, err = w.messages.Exchange(ctx, p2p.Sending{Buf: send, Envelope: env, Peer: c.worldRank(to)}, p2p.Receiving{Buf: recv, Want: want})
+			_, err = w.messages.Exchange(ctx, &p2p.Sending{Buf: send, Envelope: env, Peer: c.worldRank(to)}, &p2p.Receiving{Buf: recv, Want: want})
 		case len(send) > 0:
 			err = w.messages.Send(ctx, send, nil, env, c.worldRank(to))
 		case len(recv) > 0:

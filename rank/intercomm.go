@@ -148,7 +148,7 @@ func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, numb
 	}
 	want := match.Envelope{Context: env.Context, Source: int32(to), Tag: env.Tag}
 	exchange := func(send, recv []byte) error {
-		_, err := w.messages.Exchange(ctx, p2p.Sending{Buf: send, Envelope: env, Peer: to}, p2p.Receiving{Buf: recv, Want: want})
+		_, err := w.messages.Exchange(ctx, &p2p.Sending{Buf: send, Envelope: env, Peer: to}, &p2p.Receiving{Buf: recv, Want: want})
 		return err
 	}
 	mine, theirs := make([]byte, groupIntro), make([]byte, groupIntro)

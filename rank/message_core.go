@@ -173,8 +173,8 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send, recv half) (Status
 		peer = recv.rank
 		st, err = w.messages.Recv(ctx, in, w.regions.find(in), want, c.ranks)
 	default:
-		st, err = w.messages.Exchange(ctx, p2p.Sending{Buf: out, MR: w.regions.find(out), Envelope: e, Peer: to},
-			p2p.Receiving{Buf: in, MR: w.regions.find(in), Want: want, Group: c.ranks})
+		st, err = w.messages.Exchange(ctx, &p2p.Sending{Buf: out, MR: w.regions.find(out), Envelope: e, Peer: to},
+			&p2p.Receiving{Buf: in, MR: w.regions.find(in), Want: want, Group: c.ranks})
 	}
 	w.arrived(recv.b, received, st.Bytes)
 	w.packings.put(sent)

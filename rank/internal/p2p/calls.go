@@ -25,7 +25,7 @@ func (e *Engine) Recv(ctx context.Context, buf []byte, mr rdma.MR, want match.En
 	return e.end(ctx, o)
 }
 
-// A Sending is what [Engine.Send] sends.
+// A Sending is what [Engine.Send] sends. By a pointer, since ten words in the arguments cost 20 ns a call.
 type Sending struct {
 	Buf      []byte
 	MR       rdma.MR // nil: ordinary memory
@@ -42,14 +42,14 @@ type Receiving struct {
 }
 
 // Exchange sends and receives at the same time.
-func (e *Engine) Exchange(ctx context.Context, send Sending, recv Receiving) (Status, error) {
+func (e *Engine) Exchange(ctx context.Context, send *Sending, recv *Receiving) (Status, error) {
 	_, st, err := e.Swap(ctx, send, recv)
 	return st, err
 }
 
 // Swap is Exchange, and tells whether the message has left: one that was taken back when
 // ctx ended has not.
-func (e *Engine) Swap(ctx context.Context, send Sending, recv Receiving) (sent bool, st Status, err error) {
+func (e *Engine) Swap(ctx context.Context, send *Sending, recv *Receiving) (sent bool, st Status, err error) {
 	o, err := e.Irecv(recv.Buf, recv.MR, recv.Want, recv.Group)
 	if err != nil {
 		return false, Status{}, err

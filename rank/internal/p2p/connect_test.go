@@ -37,7 +37,7 @@ func TestConnectsOnDemand(t *testing.T) {
 				out, mr := p.memory(tt.bytes, tt.registered)
 				in := make([]byte, tt.bytes)
 				for round := range 3 {
-					if _, err := p.Exchange(ctx, Sending{Buf: letter(out, p.rank, 1, round), MR: mr, Envelope: p.env(1), Peer: next}, Receiving{Buf: in, Want: want(before, 1)}); err != nil {
+					if _, err := p.Exchange(ctx, &Sending{Buf: letter(out, p.rank, 1, round), MR: mr, Envelope: p.env(1), Peer: next}, &Receiving{Buf: in, Want: want(before, 1)}); err != nil {
 						return err
 					}
 					if err := checkLetter(in, before, 1, round); err != nil {

@@ -63,7 +63,7 @@ func TestScribbledMemory(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(uint64(p.size), 11))
 		for range hotAfter * 4 { // to a ring, where there is one to be had
 			other := p.rank ^ 1
-			if _, err := p.Exchange(ctx, Sending{Buf: []byte{1}, Envelope: p.env(0), Peer: other}, Receiving{Buf: make([]byte, 1), Want: want(other, 0)}); err != nil {
+			if _, err := p.Exchange(ctx, &Sending{Buf: []byte{1}, Envelope: p.env(0), Peer: other}, &Receiving{Buf: make([]byte, 1), Want: want(other, 0)}); err != nil {
 				return err
 			}
 		}

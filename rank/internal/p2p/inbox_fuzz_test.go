@@ -48,7 +48,7 @@ func FuzzInbox(f *testing.F) {
 		for _, tr := range []transport{{name: "on demand", mapped: true, onDemand: true}} {
 			runEngines(t, 2, tr, func(ctx context.Context, p *member) error {
 				other := p.rank ^ 1
-				if _, err := p.Exchange(ctx, Sending{Buf: []byte{1}, Envelope: p.env(0), Peer: other}, Receiving{Buf: make([]byte, 1), Want: want(other, 0)}); err != nil {
+				if _, err := p.Exchange(ctx, &Sending{Buf: []byte{1}, Envelope: p.env(0), Peer: other}, &Receiving{Buf: make([]byte, 1), Want: want(other, 0)}); err != nil {
 					return err
 				}
 				rest := data

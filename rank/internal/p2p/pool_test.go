@@ -90,7 +90,7 @@ func TestIncastWithoutReceives(t *testing.T) {
 				// Who waits for rank 0 holds nobody else up.
 				if other := p.rank ^ 1; other > 0 && other < n {
 					var in [100]byte
-					st, err := p.Exchange(ctx, Sending{Buf: letter(make([]byte, 100), p.rank, 2, 0), Envelope: p.env(2), Peer: other}, Receiving{Buf: in[:], Want: want(other, 2)})
+					st, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, 100), p.rank, 2, 0), Envelope: p.env(2), Peer: other}, &Receiving{Buf: in[:], Want: want(other, 2)})
 					if err != nil || st.Bytes != len(in) {
 						return fmt.Errorf("message of rank %d while rank 0 computes: %d bytes, %w", other, st.Bytes, err)
 					}

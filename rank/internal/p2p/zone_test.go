@@ -64,7 +64,7 @@ func TestZoneAgainstObviousVersion(t *testing.T) {
 // exchange sends and receives one message of n bytes on either side of ranks 0 and 1.
 func (p *member) exchange(ctx context.Context, n, tag int) error {
 	in, other := make([]byte, n), 1-p.rank
-	if _, err := p.Exchange(ctx, Sending{Buf: letter(make([]byte, n), p.rank, tag, n), Envelope: p.env(tag), Peer: other}, Receiving{Buf: in, Want: want(other, tag)}); err != nil {
+	if _, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, n), p.rank, tag, n), Envelope: p.env(tag), Peer: other}, &Receiving{Buf: in, Want: want(other, tag)}); err != nil {
 		return err
 	}
 	return checkLetter(in, other, tag, n)
@@ -110,7 +110,7 @@ func TestZonesAreBounded(t *testing.T) {
 			for d := 1; d < p.size; d++ {
 				to, from := (p.rank+d)%p.size, (p.rank+p.size-d)%p.size
 				in := make([]byte, 20000)
-				if _, err := p.Exchange(ctx, Sending{Buf: letter(make([]byte, 20000), p.rank, 1, round), Envelope: p.env(1), Peer: to}, Receiving{Buf: in, Want: want(from, 1)}); err != nil {
+				if _, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, 20000), p.rank, 1, round), Envelope: p.env(1), Peer: to}, &Receiving{Buf: in, Want: want(from, 1)}); err != nil {
 					return err
 				}
 				if err := checkLetter(in, from, 1, round); err != nil {
