@@ -64,6 +64,14 @@ const descriptorLen = 24
 // pairLen is that of two, which share a cache line with the header.
 const pairLen = 2 * descriptorLen
 
+// far is a place in a peer's memory.
+type far struct {
+	addr uint64
+	rkey uint32
+}
+
+func (d *descriptor) at(off int) far { return far{d.addr + uint64(off), d.rkey} }
+
 func (d descriptor) put(b []byte) {
 	_ = b[descriptorLen-1]
 	binary.LittleEndian.PutUint64(b[0:], d.addr)

@@ -403,21 +403,21 @@ func (p *deputy) notify(peer int) {
 }
 
 // put and get are for memory that is not mapped: the rank's own affair.
-func (p *deputy) put(int, uint64, uint32, operand, int, int, int, uint64) bool {
+func (p *deputy) put(int, far, loc, int, int, uint64) bool {
 	p.apart = true
 	return false
 }
 
-func (p *deputy) get(int, uint64, uint32, operand, int, int) bool {
+func (p *deputy) get(int, far, loc, int) bool {
 	p.apart = true
 	return false
 }
 
 func (p *deputy) flushed(int) bool { return true }
 
-func (p *deputy) expose(o operand, off, n int) descriptor {
-	k := &p.keys[o]
-	return descriptor{addr: k.addr + uint64(off), n: uint64(n), rkey: k.rkey, access: k.access}
+func (p *deputy) expose(at loc, n int) descriptor {
+	k := &p.keys[at.operand]
+	return descriptor{addr: k.addr + uint64(at.off), n: uint64(n), rkey: k.rkey, access: k.access}
 }
 
 func (p *deputy) view(peer int, d *descriptor) []byte {

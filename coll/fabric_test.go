@@ -161,20 +161,20 @@ func (d *node) send(peer, slot int, payload []byte, header uint64) bool {
 	return d.post(peer, write{what: 'p', slot: slot, data: append([]byte(nil), payload...), seq: seq}, h)
 }
 
-func (d *node) put(peer int, addr uint64, _ uint32, from operand, off, n int, slot int, header uint64) bool {
+func (d *node) put(peer int, to far, from loc, n, slot int, header uint64) bool {
 	// The descriptor's address has the exposure in the upper half.
-	w := write{what: 'd', addr: int(addr >> 32), off: int(uint32(addr)), data: d.operands[from][off : off+n]}
+	w := write{what: 'd', addr: int(to.addr >> 32), off: int(uint32(to.addr)), data: d.operands[from.operand][from.off : from.off+n]}
 	if header == 0 {
 		return d.post(peer, w)
 	}
 	return d.post(peer, w, write{what: 'h', slot: slot, header: header, seq: sequenceOf(header)})
 }
 
-func (d *node) get(peer int, addr uint64, _ uint32, to operand, off, n int) bool {
+func (d *node) get(peer int, from far, to loc, n int) bool {
 	if d.full() {
 		return false
 	}
-	d.fabric.enqueue(d.reads[peer], write{what: 'r', addr: int(addr >> 32), off: int(uint32(addr)), data: d.operands[to][off : off+n]})
+	d.fabric.enqueue(d.reads[peer], write{what: 'r', addr: int(from.addr >> 32), off: int(uint32(from.addr)), data: d.operands[to.operand][to.off : to.off+n]})
 	return true
 }
 
@@ -182,13 +182,13 @@ func (d *node) flushed(peer int) bool {
 	return !d.full() && d.queues[peer].puts == 0 && d.reads[peer].puts == 0
 }
 
-func (d *node) expose(to operand, off, n int) descriptor {
-	d.exposed = append(d.exposed, exposure{d.epoch, d.operands[to][off : off+n]})
-	at := descriptor{addr: uint64(len(d.exposed)-1) << 32, n: uint64(n), rkey: uint32(d.rank)}
-	if d.mappable[to] {
-		at.access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite
+func (d *node) expose(at loc, n int) descriptor {
+	d.exposed = append(d.exposed, exposure{d.epoch, d.operands[at.operand][at.off : at.off+n]})
+	as := descriptor{addr: uint64(len(d.exposed)-1) << 32, n: uint64(n), rkey: uint32(d.rank)}
+	if d.mappable[at.operand] {
+		as.access = rdma.AccessRemoteRead | rdma.AccessRemoteWrite
 	}
-	return at
+	return as
 }
 
 // view gives an exposed memory. Whether it is used when it must not be shows in

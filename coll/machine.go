@@ -24,18 +24,18 @@ type port interface {
 	// send writes payload and then header into our slot at peer. The
 	// payload's memory is free when it returns.
 	send(peer, slot int, payload []byte, header uint64) bool
-	// put writes n bytes of an operand to addr at peer, and then, if header
+	// put writes n bytes of an operand to the peer's memory, and then, if header
 	// is not 0, header into our slot. The operand's memory is free once
 	// flushed says so.
-	put(peer int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool
-	// get reads n bytes from addr at peer into an operand, where they are once
+	put(peer int, to far, from loc, n, slot int, header uint64) bool
+	// get reads n bytes of the peer's memory into an operand, where they are once
 	// flushed says so.
-	get(peer int, addr uint64, rkey uint32, to operand, off, n int) bool
+	get(peer int, from far, to loc, n int) bool
 	// flushed tells whether the memory of all puts to peer is free, and what
 	// was got from it is there.
 	flushed(peer int) bool
 	// expose names n bytes of an operand for peers to write to and read from.
-	expose(to operand, off, n int) descriptor
+	expose(at loc, n int) descriptor
 	// view is the memory that peer has exposed, nil where it is reached by
 	// put only.
 	view(peer int, d *descriptor) []byte
@@ -305,10 +305,10 @@ func (m *machine) expose(s *step) outcome {
 		return blocked
 	}
 	message := m.message[:descriptorLen]
-	m.port.expose(s.dst.operand, s.dst.off, s.n).put(message)
+	m.port.expose(s.dst, s.n).put(message)
 	if s.pair {
 		message = m.message[:]
-		m.port.expose(s.a.operand, s.a.off, s.n).put(message[descriptorLen:])
+		m.port.expose(s.a, s.n).put(message[descriptorLen:])
 	}
 	if !m.port.send(peer, m.slotOf(c.sent+1), message, c.header(m.fingerprint^s.mark)) {
 		return blocked
@@ -338,7 +338,7 @@ func (m *machine) put(s *step) outcome {
 	if to < s.n {
 		header = 0
 	}
-	if !m.port.put(peer, d.addr+uint64(s.dst.off+from), d.rkey, s.a.operand, s.a.off+from, to-from, m.slotOf(c.sent+1), header) {
+	if !m.port.put(peer, d.at(s.dst.off+from), s.a.plus(from), to-from, m.slotOf(c.sent+1), header) {
 		return blocked
 	}
 	if !m.did(from, to, s.n) {
@@ -362,7 +362,7 @@ func (m *machine) get(s *step) outcome {
 	from, to := m.next(s.n, arch.CacheLine)
 	if d.view != nil && d.access&rdma.AccessRemoteRead != 0 {
 		s.move(m.at(s.dst, s.n)[from:to], d.view[s.a.off+from:s.a.off+to])
-	} else if !m.port.get(int(s.peer), d.addr+uint64(s.a.off+from), d.rkey, s.dst.operand, s.dst.off+from, to-from) {
+	} else if !m.port.get(int(s.peer), d.at(s.a.off+from), s.dst.plus(from), to-from) {
 		return blocked
 	}
 	if !m.did(from, to, s.n) {
@@ -412,9 +412,9 @@ func (m *machine) store(s *step, c *channel, to []byte) outcome {
 // members have told each other, so that all come to the same result.
 func (m *machine) fork(s *step) outcome {
 	const read, write = rdma.AccessRemoteRead, rdma.AccessRemoteWrite
-	all := m.port.expose(s.a.operand, s.a.off, s.n).access&read != 0
+	all := m.port.expose(s.a, s.n).access&read != 0
 	if s.dst.operand != none {
-		all = all && m.port.expose(s.dst.operand, s.dst.off, s.n).access&write != 0
+		all = all && m.port.expose(s.dst, s.n).access&write != 0
 	}
 	for i := range m.channels {
 		if i == m.plan.call.Rank {

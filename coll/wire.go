@@ -43,14 +43,14 @@ func (w *wire) credit(peer int) uint16 {
 }
 
 // describe names n bytes of an operand for local access.
-func (w *wire) describe(r *rdma.SGE, from operand, off, n int) {
-	k := &w.call.keys[from]
-	r.Addr, r.Length, r.LKey = k.addr+uint64(off), uint32(n), k.lkey
+func (w *wire) describe(r *rdma.SGE, at loc, n int) {
+	k := &w.call.keys[at.operand]
+	r.Addr, r.Length, r.LKey = k.addr+uint64(at.off), uint32(n), k.lkey
 }
 
-func (w *wire) expose(to operand, off, n int) descriptor {
-	k := &w.call.keys[to]
-	return descriptor{addr: k.addr + uint64(off), n: uint64(n), rkey: k.rkey, access: k.access}
+func (w *wire) expose(at loc, n int) descriptor {
+	k := &w.call.keys[at.operand]
+	return descriptor{addr: k.addr + uint64(at.off), n: uint64(n), rkey: k.rkey, access: k.access}
 }
 
 func (w *wire) view(of int, d *descriptor) []byte {
@@ -143,28 +143,28 @@ func (w *wire) post(to, slot int, payload []byte, header uint64) bool {
 }
 
 // move has the queue pair to a mapped peer move n bytes of an operand at once.
-func (w *wire) move(p *peer, op rdma.WROpcode, o operand, off, n int, addr uint64, rkey uint32) bool {
-	return p.words != nil && p.queue.mover != nil && p.queue.mover.Move(op, w.machine.operands[o][off:off+n], addr, rkey)
+func (w *wire) move(p *peer, op rdma.WROpcode, o loc, n int, at far) bool {
+	return p.words != nil && p.queue.mover != nil && p.queue.mover.Move(op, w.machine.operands[o.operand][o.off:o.off+n], at.addr, at.rkey)
 }
 
-func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, slot int, header uint64) bool {
-	p := &w.peers[to]
+func (w *wire) put(peer int, to far, from loc, n, slot int, header uint64) bool {
+	p := &w.peers[peer]
 	q := p.queue
 	if !w.mesh.connected(q) {
 		return false
 	}
-	if w.move(p, rdma.WRRDMAWrite, from, off, n, addr, rkey) {
-		return header == 0 || w.send(to, slot, nil, header)
+	if w.move(p, rdma.WRRDMAWrite, from, n, to) {
+		return header == 0 || w.send(peer, slot, nil, header)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
 		part := min(n, longestWrite)
 		last := part == n
-		w.describe(&q.sges[0], from, off, part)
+		w.describe(&q.sges[0], from, part)
 		wr := &q.wrs[0]
 		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMAWrite, 0, q.sges[:1], nil
-		wr.RemoteAddr, wr.RKey = addr, rkey
+		wr.RemoteAddr, wr.RKey = to.addr, to.rkey
 		requests := 1
 		if last && header != 0 {
 			q.writeWord(1, p.lane+ringOffset+uint64(slot*w.layout.stride), p.rkey, header)
@@ -178,27 +178,27 @@ func (w *wire) put(to int, addr uint64, rkey uint32, from operand, off, n int, s
 			p.put = count
 			return true
 		}
-		addr, off, n = addr+uint64(part), off+part, n-part
+		to.addr, from.off, n = to.addr+uint64(part), from.off+part, n-part
 	}
 }
 
-func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) bool {
-	p := &w.peers[from]
+func (w *wire) get(peer int, from far, to loc, n int) bool {
+	p := &w.peers[peer]
 	q := p.queue
 	if !w.mesh.connected(q) {
 		return false
 	}
-	if w.move(p, rdma.WRRDMARead, to, off, n, addr, rkey) {
+	if w.move(p, rdma.WRRDMARead, to, n, from) {
 		return true
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
 		part := min(n, longestWrite)
-		w.describe(&q.sges[0], to, off, part)
+		w.describe(&q.sges[0], to, part)
 		wr := &q.wrs[0]
 		wr.Opcode, wr.Flags, wr.SGL, wr.Inline = rdma.WRRDMARead, 0, q.sges[:1], nil
-		wr.RemoteAddr, wr.RKey = addr, rkey
+		wr.RemoteAddr, wr.RKey = from.addr, from.rkey
 		count, ok := w.mesh.post(q, 1, part == n)
 		if !ok {
 			return false // what was posted of a long one is posted again: the same bytes
@@ -207,7 +207,7 @@ func (w *wire) get(from int, addr uint64, rkey uint32, to operand, off, n int) b
 			p.put = count
 			return true
 		}
-		addr, off, n = addr+uint64(part), off+part, n-part
+		from.addr, to.off, n = from.addr+uint64(part), to.off+part, n-part
 	}
 }
 
