@@ -24,6 +24,7 @@ type watch struct {
 
 	segment *shm.Segment
 	flags   bool    // a launcher sets the segment's dead flags
+	pid     int     // the own one
 	peers   []local // by rank in the world
 }
 
@@ -73,7 +74,7 @@ func (w *watch) Cancel() {
 
 // learn takes in which rank is where.
 func (w *watch) learn(p *place, cards []wireup.Card) {
-	w.segment, w.flags = p.segment, p.watched
+	w.segment, w.flags, w.pid = p.segment, p.watched, os.Getpid()
 	w.peers = make([]local, len(cards))
 	if p.segment == nil {
 		return
@@ -107,7 +108,7 @@ func (w *watch) dead(peer int) error {
 	if w.segment.Dead(p.index) {
 		return ErrPeerDied
 	}
-	if w.flags || p.pid == os.Getpid() {
+	if w.flags || p.pid == w.pid {
 		return nil
 	}
 	// Nobody tells: ask the kernel, now and then.
@@ -117,6 +118,14 @@ func (w *watch) dead(peer int) error {
 			w.segment.SetDead(p.index)
 			return ErrPeerDied
 		}
+	}
+	return nil
+}
+
+// mark is a word that is 0 until a peer dies, nil where only dead tells.
+func (w *watch) mark(peer int) *uint32 {
+	if p := &w.peers[peer]; p.pid != 0 && (w.flags || p.pid == w.pid) {
+		return w.segment.DeadMark(p.index)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 )
 
@@ -27,6 +28,8 @@ import (
 type Win[T Element] struct {
 	window
 	value, other, result [1]T // of the calls with single elements
+	op                   Op   // of the last accumulate, and its arithmetic
+	arithmetic           kernel.Reduction
 }
 
 // A Flavor says by which call a window was made (MPI_WIN_CREATE_FLAVOR).
@@ -182,7 +185,7 @@ func (w *World) oneSided() *rma.Engine {
 		return w.rma
 	}
 	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Find: w.regions.find,
-		Dead: w.messages.Check, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers, Patience: w.device.Silence}
+		Dead: w.messages.Check, Mark: w.watch.mark, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers, Patience: w.device.Silence}
 	w.rma = rma.NewEngine(cfg)
 	w.activate(w.rma)
 	if w.beside != nil {

@@ -4,10 +4,30 @@ import (
 	"fmt"
 	"math/bits"
 	"reflect"
+	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rank/internal/rma"
 )
+
+// quick begins an access to mapped memory of a rank that does not wait, and out ends it: all that has
+// to be checked in one place, and without the barrier of enter (see World.enterShort). After false
+// begin goes on, or tells what is wrong.
+func (w *window) quick(target int) bool {
+	if w.in == nil || uint(target) >= uint(len(w.locks)) ||
+		w.all == 0 && w.locks[target] == 0 && !(w.fenced && w.used) && !(w.started && w.targets[target]) {
+		return false
+	}
+	world := w.comm.world
+	if w.comm.barred || world.recorder != nil || world.beside != nil || atomic.LoadUint32(&world.busy) != busyNot {
+		return false
+	}
+	arch.StoreRelease32(&world.busy, busyCall)
+	return true
+}
+
+func (w *window) out() { arch.StoreRelease32(&w.comm.world.busy, busyNot) }
 
 // begin checks an access to a rank: the epoch, the rank and the displacement.
 // null: there is nothing to do. After an error the call is left already.
@@ -49,6 +69,13 @@ func (w *window) end(op string, target int, err error) error {
 
 // Put copies src to displacement disp of the target (MPI_Put).
 func (w *Win[T]) Put(src []T, target, disp int) error {
+	if w.quick(target) {
+		mem := w.in.At(target, disp, len(src)*w.elem)
+		copy(mem, bytesOf(src))
+		if w.out(); mem != nil {
+			return nil
+		}
+	}
 	off, null, err := w.begin("put", target, disp, false)
 	if null || err != nil {
 		return err
@@ -58,6 +85,13 @@ func (w *Win[T]) Put(src []T, target, disp int) error {
 
 // Get copies the elements at displacement disp of the target to dst (MPI_Get).
 func (w *Win[T]) Get(dst []T, target, disp int) error {
+	if w.quick(target) {
+		mem := w.in.At(target, disp, len(dst)*w.elem)
+		copy(bytesOf(dst), mem)
+		if w.out(); mem != nil {
+			return nil
+		}
+	}
 	off, null, err := w.begin("get", target, disp, false)
 	if null || err != nil {
 		return err
@@ -68,42 +102,46 @@ func (w *Win[T]) Get(dst []T, target, disp int) error {
 // Accumulate combines src into the elements at displacement disp of the
 // target with op (MPI_Accumulate). Replace and NoOp are permitted.
 func (w *Win[T]) Accumulate(src []T, target, disp int, op Op) error {
-	off, null, err := w.begin("accumulate", target, disp, false)
-	if null || err != nil {
-		return err
-	}
-	r, err := accumulation[T](op)
-	if err == nil {
-		err = w.accumulate(target, off, bytesOf(src), nil, r)
-	}
-	return w.end("accumulate", target, err)
+	return w.accumulateNow("accumulate", target, disp, bytesOf(src), nil, op)
 }
 
 // GetAccumulate is Accumulate that also copies the earlier values to result
 // (MPI_Get_accumulate). result has the length of src; with NoOp src may be nil.
 func (w *Win[T]) GetAccumulate(src, result []T, target, disp int, op Op) error {
-	off, null, err := w.begin("get_accumulate", target, disp, false)
+	return w.accumulateNow("get_accumulate", target, disp, bytesOf(src), bytesOf(result), op)
+}
+
+func (w *Win[T]) accumulateNow(name string, target, disp int, src, result []byte, op Op) error {
+	if w.quick(target) {
+		done := w.try(target, disp, src, result, op)
+		if w.out(); done {
+			return nil
+		}
+	}
+	off, null, err := w.begin(name, target, disp, false)
 	if null || err != nil {
 		return err
 	}
-	r, err := accumulation[T](op)
-	if err == nil {
-		err = w.accumulate(target, off, bytesOf(src), bytesOf(result), r)
-	}
-	return w.end("get_accumulate", target, err)
+	return w.end(name, target, w.accumulate(target, off, src, result, op))
 }
 
 // FetchAndOp combines value into one element with op, and returns the
 // element's earlier value (MPI_Fetch_and_op).
 func (w *Win[T]) FetchAndOp(value T, target, disp int, op Op) (before T, err error) {
+	if w.quick(target) {
+		w.value[0] = value
+		done := w.try(target, disp, bytesOf(w.value[:]), bytesOf(w.result[:]), op)
+		old := w.result[0]
+		if w.out(); done {
+			return old, nil
+		}
+	}
 	off, null, err := w.begin("fetch_and_op", target, disp, false)
 	if null || err != nil {
 		return before, err
 	}
-	r, err := accumulation[T](op)
-	if err == nil {
-		w.value[0] = value
-		err = w.accumulate(target, off, bytesOf(w.value[:]), bytesOf(w.result[:]), r)
+	w.value[0] = value
+	if err = w.accumulate(target, off, bytesOf(w.value[:]), bytesOf(w.result[:]), op); err == nil {
 		before = w.result[0]
 	}
 	return before, w.end("fetch_and_op", target, err)
@@ -112,6 +150,14 @@ func (w *Win[T]) FetchAndOp(value T, target, disp int, op Op) (before T, err err
 // CompareAndSwap sets one element to value if it equals compare in all
 // bits, and returns its earlier value (MPI_Compare_and_swap).
 func (w *Win[T]) CompareAndSwap(value, compare T, target, disp int) (before T, err error) {
+	if w.quick(target) {
+		w.value[0], w.other[0] = value, compare
+		done := w.in.TryCompareAndSwap(target, disp, bytesOf(w.value[:]), bytesOf(w.other[:]), bytesOf(w.result[:]))
+		old := w.result[0]
+		if w.out(); done {
+			return old, nil
+		}
+	}
 	off, null, err := w.begin("compare_and_swap", target, disp, false)
 	if null || err != nil {
 		return before, err
@@ -121,29 +167,45 @@ func (w *Win[T]) CompareAndSwap(value, compare T, target, disp int) (before T, e
 	return w.result[0], w.end("compare_and_swap", target, err)
 }
 
-// accumulate is what the accumulates have in common.
-func (w *window) accumulate(target int, off uint64, src, result []byte, r kernel.Reduction) error {
-	if r.ID&15 == uint16(kernel.NoOp) {
-		src = nil
-	} else if result != nil && len(result) != len(src) {
-		return badClass(ClassCount, "src has %d elements, but result has %d", len(src)/w.elem, len(result)/w.elem)
-	}
-	return w.in.Accumulate(target, off, src, result, r)
+// try is accumulate where nothing has to be waited for.
+func (w *Win[T]) try(target, disp int, src, result []byte, op Op) bool {
+	src, err := w.operands(src, result, op)
+	return err == nil && w.in.TryAccumulate(target, disp, src, result, &w.arithmetic)
 }
 
-// accumulation finds the arithmetic of an accumulate. Replace and NoOp are for
-// every type, and none is a user's.
-func accumulation[T Element](op Op) (kernel.Reduction, error) {
-	if op.user == nil {
-		if t, ok := kernel.TypeFor[T](); ok {
-			if r, ok := kernel.For(t, op.code); ok {
-				return r, nil
-			}
-		} else if op.code == kernel.Replace || op.code == kernel.NoOp {
-			return kernel.Reduction{Func: replace, Elem: sizeOf[T](), ID: uint16(op.code)}, nil
-		}
+// accumulate is what the accumulates have in common.
+func (w *Win[T]) accumulate(target int, off uint64, src, result []byte, op Op) error {
+	src, err := w.operands(src, result, op)
+	if err != nil {
+		return err
 	}
-	return kernel.Reduction{}, badClass(ClassOp, "accumulate with %v is not defined for %v", op, reflect.TypeFor[T]())
+	return w.in.Accumulate(target, off, src, result, w.arithmetic)
+}
+
+// operands finds the arithmetic of an accumulate, if it is not that of the last one, and gives src,
+// which NoOp does not read, if it is as long as result. Replace and NoOp are for every type, and none
+// is a user's.
+func (w *Win[T]) operands(src, result []byte, op Op) ([]byte, error) {
+	if op != w.op || w.arithmetic.Func == nil {
+		r, ok := kernel.Reduction{}, false
+		if t, number := kernel.TypeFor[T](); op.user != nil {
+		} else if number {
+			r, ok = kernel.For(t, op.code)
+		} else if ok = op.code == kernel.Replace || op.code == kernel.NoOp; ok {
+			r = kernel.Reduction{Func: replace, Elem: w.elem, ID: uint16(op.code)}
+		}
+		if !ok {
+			return nil, badClass(ClassOp, "accumulate with %v is not defined for %v", op, reflect.TypeFor[T]())
+		}
+		w.op, w.arithmetic = op, r
+	}
+	if op.code == kernel.NoOp {
+		return nil, nil
+	}
+	if result != nil && len(result) != len(src) {
+		return nil, badClass(ClassCount, "src has %d elements, but result has %d", len(src)/w.elem, len(result)/w.elem)
+	}
+	return src, nil
 }
 
 // replace gives b.
@@ -227,11 +289,7 @@ func (w *Win[T]) Raccumulate(src []T, target, disp int, op Op) (Request, error) 
 	if null || err != nil {
 		return Request{}, err
 	}
-	r, err := accumulation[T](op)
-	if err == nil {
-		err = w.accumulate(target, off, bytesOf(src), nil, r)
-	}
-	return w.request("raccumulate", target, err)
+	return w.request("raccumulate", target, w.accumulate(target, off, bytesOf(src), nil, op))
 }
 
 // RgetAccumulate is GetAccumulate with a request (MPI_Rget_accumulate).
@@ -240,11 +298,7 @@ func (w *Win[T]) RgetAccumulate(src, result []T, target, disp int, op Op) (Reque
 	if null || err != nil {
 		return Request{}, err
 	}
-	r, err := accumulation[T](op)
-	if err == nil {
-		err = w.accumulate(target, off, bytesOf(src), bytesOf(result), r)
-	}
-	return w.request("rget_accumulate", target, err)
+	return w.request("rget_accumulate", target, w.accumulate(target, off, bytesOf(src), bytesOf(result), op))
 }
 
 var _ pending = (*access)(nil)

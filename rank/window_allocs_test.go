@@ -103,3 +103,32 @@ func windowAllocations(ctx context.Context, t *testing.T, w *rank.Win[int64], bu
 	})
 	return failed
 }
+
+// Accesses to mapped memory post no request, in whatever memory the origin's buffers lie.
+func TestWindowMappedPostsNothing(t *testing.T) {
+	for _, fl := range flavours[1:] {
+		t.Run(fl.name, func(t *testing.T) {
+			testenv.NoLeaks(t)
+			ranktest.Run(t, 2, func(ctx context.Context, c *rank.Comm) error {
+				w, _, err := fl.open(ctx, c, 128)
+				if err != nil {
+					return err
+				}
+				if err := w.LockAll(ctx, 0); err != nil {
+					return err
+				}
+				buf, before := make([]int64, 128), c.World().Counters().Device
+				for i := range 100 {
+					_, fetched := w.FetchAndOp(1, 1, i, rank.Sum)
+					_, swapped := w.CompareAndSwap(1, 0, 1, i)
+					err = errors.Join(err, w.Put(buf[:1], 1, i), w.Put(buf, 1, 0), w.Get(buf[:1], 1, i), w.Get(buf, 1, 0),
+						w.Accumulate(buf, 1, 0, rank.Sum), w.GetAccumulate(buf, buf, 1, 0, rank.Max), fetched, swapped, w.Flush(ctx, 1))
+				}
+				if after := c.World().Counters().Device; after != before {
+					t.Errorf("rank %d: the accesses changed the device's counters from %+v to %+v", c.Rank(), before, after)
+				}
+				return errors.Join(err, w.UnlockAll(ctx), w.Free(ctx))
+			})
+		})
+	}
+}

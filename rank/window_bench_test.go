@@ -2,6 +2,7 @@ package rank_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/gorun-mpi/gorun/rank/ranktest"
 )
 
-// BenchmarkWindow is one-sided traffic from rank 0 to rank 1, complete at its end,
+// BenchmarkWindow is one-sided traffic from rank 0 to rank 1, which makes no call meanwhile,
 // in memory that the device maps and in memory that requests reach (PostSend).
 func BenchmarkWindow(b *testing.B) {
 	for _, fl := range flavours {
@@ -19,6 +20,11 @@ func BenchmarkWindow(b *testing.B) {
 		for _, n := range []int{1, 128, 8 << 10, 128 << 10} { // of 8 bytes
 			src := make([]int64, n)
 			for name, call := range map[string]func(ctx context.Context, w *rank.Win[int64]) error{
+				"put alone": func(_ context.Context, w *rank.Win[int64]) error { return w.Put(src, 1, 0) },
+				"flush":     func(ctx context.Context, w *rank.Win[int64]) error { return w.Flush(ctx, 1) },
+				"lock and unlock": func(ctx context.Context, w *rank.Win[int64]) error {
+					return errors.Join(w.Lock(ctx, rank.LockShared, 0, 0), w.Unlock(ctx, 0))
+				},
 				"put": func(ctx context.Context, w *rank.Win[int64]) error {
 					if err := w.Put(src, 1, 0); err != nil {
 						return err
@@ -35,6 +41,7 @@ func BenchmarkWindow(b *testing.B) {
 			} {
 				b.Run(fmt.Sprintf("%s/%s/%d", fl.name, name, 8*n), func(b *testing.B) {
 					b.SetBytes(int64(8 * n))
+					done := make(chan struct{})
 					ranktest.Run(b, 2, func(ctx context.Context, c *rank.Comm) error {
 						w, _, err := fl.open(ctx, c, n)
 						if err != nil {
@@ -51,9 +58,14 @@ func BenchmarkWindow(b *testing.B) {
 								}
 							}
 							b.StopTimer()
+							close(done)
 							if err := w.Unlock(ctx, 1); err != nil {
 								return err
 							}
+						}
+						select {
+						case <-done:
+						case <-ctx.Done(): // rank 0 has failed
 						}
 						return rank.Barrier(ctx, c)
 					})

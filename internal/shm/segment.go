@@ -130,6 +130,9 @@ func (s *Segment) Dead(rank int) bool {
 	return atomic.LoadUint32(&s.entries[rank].dead) != 0
 }
 
+// DeadMark is the word by which Dead tells, for those that ask often: not 0 when the process has ended.
+func (s *Segment) DeadMark(rank int) *uint32 { return &s.entries[rank].dead }
+
 // SetDeadElsewhere notes that ranks of the world are dead which are on other hosts, and wakes every rank that sleeps.
 // The launcher calls it. Ranks that have no mark ([Geometry].World) are passed over.
 func (s *Segment) SetDeadElsewhere(ranks []int) {

@@ -3,6 +3,8 @@ package rma
 import (
 	"context"
 	"fmt"
+	"math/bits"
+	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -36,6 +38,16 @@ func (w *Window) find(member int, off uint64, n int) (location, error) {
 		return location{mem: l.mem[off : off+uint64(n)]}, nil
 	}
 	return location{addr: l.base + off, key: l.key}, nil
+}
+
+// At is n bytes at a displacement of a member's memory, nil where that is not mapped, or too short.
+func (w *Window) At(member, disp, n int) []byte {
+	l := &w.remotes[member]
+	over, off := bits.Mul64(uint64(disp), l.unit)
+	if over != 0 || off > uint64(len(l.mem)) || uint64(n) > uint64(len(l.mem))-off {
+		return nil // also for negative ones
+	}
+	return l.mem[off : off+uint64(n)]
 }
 
 // span is a number of bytes, with the elements that they are in the member's memory.
@@ -73,6 +85,18 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 	return w.e.move(w.remotes[member].target, rdma.WRRDMARead, dst, p.addr, p.key)
 }
 
+// Settled tells that Flush of a member has nothing to wait for and no death to tell, as far as
+// two loads show.
+func (w *Window) Settled(member int) bool {
+	l := &w.remotes[member]
+	return (l.target == nil || l.target.Flying() == 0 && l.target.Err() == nil) && l.lives()
+}
+
+// lives tells that a member is alive, where a load shows that.
+func (l *remote) lives() bool {
+	return l.peer == nil || l.dead != nil && atomic.LoadUint32(l.dead) == 0
+}
+
 // Flush returns when all accesses to a member are complete, there and here.
 // Stores into mapped memory are: the processor orders them before all that
 // this process stores later, which is how others learn of it. The memory of a dead
@@ -87,7 +111,7 @@ func (w *Window) Flush(ctx context.Context, member int) error {
 // missed says that a member has died whose memory is mapped: no request tells. It
 // costs a load where the launcher watches the ranks.
 func (w *Window) missed(l *remote) error {
-	if l.peer == nil {
+	if l.lives() {
 		return nil
 	}
 	return w.e.cfg.Dead(l.world)

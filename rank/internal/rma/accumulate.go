@@ -1,6 +1,7 @@
 package rma
 
 import (
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -28,13 +29,51 @@ func (w *Window) Accumulate(member int, off uint64, src, result []byte, op kerne
 	return w.accumulate(member, p, n, src, result, op)
 }
 
+// TryAccumulate is Accumulate at a displacement in mapped memory of a living member, where no lock
+// has to be waited for, and tells whether that was so. If not nothing was done.
+func (w *Window) TryAccumulate(member, disp int, src, result []byte, op *kernel.Reduction) bool {
+	l, n := &w.remotes[member], max(len(src), len(result))
+	mem := w.At(member, disp, n)
+	if mem == nil || n > poolSize || l.words == nil || !l.lives() {
+		return false
+	}
+	if n == op.Elem && w.allMapped {
+		if done, _ := w.accumulateOne(member, mem, src, result, op); done {
+			return true
+		}
+	}
+	if !l.owned && !w.seize(l) {
+		return false
+	}
+	combine(mem, src, result, op)
+	if !l.owned {
+		arch.StoreRelease64(&l.words[wordAccumulate], l.accumulate)
+	}
+	return true
+}
+
+// seize takes the accumulate lock of a member whose words are mapped, if it is free and no member
+// is at a single element.
+func (w *Window) seize(l *remote) bool {
+	if ok, _, _ := w.try(l, wordAccumulate, &l.accumulate); !ok {
+		return false
+	}
+	if w.allMapped {
+		if ok, _ := w.quiet(l, false); !ok {
+			arch.StoreRelease64(&l.words[wordAccumulate], l.accumulate)
+			return false
+		}
+	}
+	return true
+}
+
 // stepOf is how many bytes of whole elements are combined under one lock, so that
 // others come in between.
 func stepOf(op kernel.Reduction) int { return max(poolSize/op.Elem, 1) * op.Elem }
 
 func (w *Window) accumulate(member int, p location, n int, src, result []byte, op kernel.Reduction) error {
 	if n == op.Elem && w.direct(p.mem) {
-		if done, err := w.accumulateOne(member, p.mem, src, result, op); done || err != nil {
+		if done, err := w.accumulateOne(member, p.mem, src, result, &op); done || err != nil {
 			return err
 		}
 	}
@@ -51,7 +90,7 @@ func (w *Window) accumulate(member int, p location, n int, src, result []byte, o
 		if err := w.acquire(member); err != nil {
 			return err
 		}
-		combine(p.mem[at:at+k], from, to, op)
+		combine(p.mem[at:at+k], from, to, &op)
 		if err := w.release(member); err != nil {
 			return err
 		}
@@ -60,7 +99,7 @@ func (w *Window) accumulate(member int, p location, n int, src, result []byte, o
 }
 
 // combine sets mem to itself op src, and result to what it was.
-func combine(mem, src, result []byte, op kernel.Reduction) {
+func combine(mem, src, result []byte, op *kernel.Reduction) {
 	copy(result, mem)
 	if len(src) > 0 {
 		op.Func(mem, mem, src)
@@ -94,6 +133,16 @@ func (w *Window) remotely(member int, p location, n int, src, result []byte, op 
 		err = unlocking
 	}
 	return err
+}
+
+// TryCompareAndSwap is CompareAndSwap at a displacement where TryAccumulate would use an atomic.
+func (w *Window) TryCompareAndSwap(member, disp int, value, compare, result []byte) bool {
+	mem := w.At(member, disp, len(value))
+	if !w.direct(mem) || !w.remotes[member].lives() {
+		return false
+	}
+	done, _ := w.swapOne(member, mem, value, compare, result)
+	return done
 }
 
 // CompareAndSwap gives the element at off in result and sets it to value when it

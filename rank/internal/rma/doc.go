@@ -22,6 +22,9 @@
 // own memory is always at hand. Where no member is mapped, not even the own words
 // are: then the device alone orders the atomics on them.
 //
+// Package rank goes to mapped memory by At, Settled, TryAccumulate and TryCompareAndSwap. They use the
+// same locks and atomics, and where they would have to wait they do nothing.
+//
 // A target does nothing for accesses to it: what it has to say lies in its control
 // words, which are drawn at Window, and in the table of a dynamic window.
 //

@@ -28,6 +28,8 @@ type Config struct {
 	// Dead says why a rank is not there any more, nil while it is. It is asked
 	// by a rank that has waited for a while, and in each flush of mapped memory.
 	Dead func(rank int) error
+	// Mark is a word that is 0 until a rank dies, nil where only Dead tells. It may be missing.
+	Mark func(rank int) *uint32
 	// Died is the error of a rank that does not answer.
 	Died error
 	// Patience is how long a member may be in an accumulate before others give it up: as long as queue pairs wait for a

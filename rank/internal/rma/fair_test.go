@@ -118,20 +118,33 @@ func TestSinglesAndVectors(t *testing.T) {
 		one := floats64(1)
 		vector := slices.Concat(word(1), word(1<<32|1))
 		last, result := uint64(0), make([]byte, 8)
+		turn := 0 // every second access tries before it waits
+		accumulate := func(member int, off uint64, src, result []byte, op kernel.Reduction) error {
+			if turn++; turn%2 == 0 && w.TryAccumulate(member, int(off), src, result, &op) {
+				return nil
+			}
+			return w.Accumulate(member, off, src, result, op)
+		}
+		swap := func(off uint64, value, compare, result []byte) error {
+			if turn++; turn%2 == 0 && w.TryCompareAndSwap(0, int(off), value, compare, result) {
+				return nil
+			}
+			return w.CompareAndSwap(0, off, value, compare, result)
+		}
 		for i := range rounds {
 			err := errors.Join(
-				w.Accumulate(0, 0, word(1), result, ints),
-				w.Accumulate(0, 8, word(1)[:4], nil, halves), w.Accumulate(0, 12, word(1)[:4], nil, halves),
-				w.Accumulate(0, 16, one, nil, floats),
-				w.Accumulate(0, 24, word(1 << (me*7 + i%7))[:4], nil, bits),
-				w.Accumulate(0, 42, word(3)[:4], nil, halves), // unaligned
-				w.Accumulate(0, 48, word(uint64(me+1)), nil, replace),
-				w.Accumulate(0, 0, vector[:8], nil, ints),
+				accumulate(0, 0, word(1), result, ints),
+				accumulate(0, 8, word(1)[:4], nil, halves), accumulate(0, 12, word(1)[:4], nil, halves),
+				accumulate(0, 16, one, nil, floats),
+				accumulate(0, 24, word(1 << (me*7 + i%7))[:4], nil, bits),
+				accumulate(0, 42, word(3)[:4], nil, halves), // unaligned
+				accumulate(0, 48, word(uint64(me+1)), nil, replace),
+				accumulate(0, 0, vector[:8], nil, ints),
 			)
 			if err == nil {
 				var v [16]byte
 				copy(v[:], vector)
-				err = w.Accumulate(0, 0, v[:], nil, halves) // two elements and more: a vector
+				err = accumulate(0, 0, v[:], nil, halves) // two elements and more: a vector
 			}
 			if got := binary.NativeEndian.Uint64(result); err == nil && got < last {
 				err = fmt.Errorf("the sum goes from %d down to %d", last, got)
@@ -140,11 +153,11 @@ func TestSinglesAndVectors(t *testing.T) {
 			}
 			for err == nil { // counts by swaps
 				var before [8]byte
-				if err = w.Accumulate(0, 32, nil, before[:], ints); err != nil {
+				if err = accumulate(0, 32, nil, before[:], ints); err != nil {
 					break
 				}
 				old := binary.NativeEndian.Uint64(before[:])
-				if err = w.CompareAndSwap(0, 32, word(old+1), word(old), result); err != nil || binary.NativeEndian.Uint64(result) == old {
+				if err = swap(32, word(old+1), word(old), result); err != nil || binary.NativeEndian.Uint64(result) == old {
 					break
 				}
 			}
@@ -201,6 +214,56 @@ func TestDeathAtASingle(t *testing.T) {
 			return fmt.Errorf("a vector beside a dead one: %v, %v", err, w.Mem()[:3])
 		}
 		m.meet()
+		return w.Close()
+	})
+}
+
+// What needs no request tells of a death as soon as the word of the dead says so.
+func TestMarkOfTheDead(t *testing.T) {
+	add := sum(t)
+	run(t, 2, transports[0], func(ctx context.Context, m *member) error {
+		m.mark = new(uint32)
+		w, err := m.window(ctx, Allocate, 16)
+		if err != nil {
+			return err
+		}
+		other, died, asked := 1-m.g.Rank, errors.New("it has died"), 0
+		m.gone = func(int) error { asked++; return died }
+		b := make([]byte, 8)
+		if err := w.Flush(ctx, other); err != nil || !w.Settled(other) || !w.TryAccumulate(other, 0, b, nil, &add) ||
+			!w.TryCompareAndSwap(other, 8, b, b, b) || asked > 0 {
+			return fmt.Errorf("a member whose word says that it lives: flush %v, and %d questions", err, asked)
+		}
+		m.meet()
+		*m.mark = 1
+		if err := w.Flush(ctx, other); err != died || w.Settled(other) || w.TryAccumulate(other, 0, b, nil, &add) || w.TryCompareAndSwap(other, 8, b, b, b) {
+			return fmt.Errorf("a member that has died: flush %v, or an access is done", err)
+		}
+		if err := w.Accumulate(other, 0, b, nil, add); err != died {
+			return fmt.Errorf("an accumulate to a dead member: %v", err)
+		}
+		m.gone = nil
+		m.meet()
+		return w.Close()
+	})
+}
+
+// At gives what lies in the window, and nothing else.
+func TestAt(t *testing.T) {
+	run(t, 1, transports[0], func(ctx context.Context, m *member) error {
+		w, err := New(ctx, m.Engine, m.g, Allocate, Layout{8, 8}, nil, 24)
+		if err != nil {
+			return err
+		}
+		for _, c := range []struct{ disp, n, from int }{
+			{0, 24, 0}, {1, 8, 8}, {2, 8, 16}, {3, 0, 24}, {0, 0, 0}, {0, 25, -1}, {2, 9, -1}, {3, 1, -1}, {4, 0, -1}, {-1, 8, -1},
+			{-1, 0, -1}, {math.MinInt, 8, -1}, {math.MaxInt, 8, -1}, {1 << 61, 8, -1}, {1<<61 + 1, 8, -1}, {math.MaxInt/8 + 1, 0, -1},
+		} {
+			b := w.At(0, c.disp, c.n)
+			if (b != nil) != (c.from >= 0) || b != nil && (len(b) != c.n || address(b) != address(w.Mem())+uint64(c.from)) {
+				return fmt.Errorf("%d bytes at %d: %d at %d", c.n, c.disp, len(b), address(b)-address(w.Mem()))
+			}
+		}
 		return w.Close()
 	})
 }

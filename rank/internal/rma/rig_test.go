@@ -67,6 +67,7 @@ type member struct {
 	pd     rdma.PD
 	sleeps uint32
 	gone   func(rank int) error // tells of deaths
+	mark   *uint32              // see Config.Mark
 	broken error                // what AllToAll says, here only
 	meet   func()               // a barrier of all members
 	closes []func() error
@@ -157,7 +158,8 @@ func (m *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 				return nil
 			}
 			return m.gone(rank)
-		}}
+		},
+		Mark: func(int) *uint32 { return m.mark }}
 	if tr.bare {
 		ec.PD = barePD{m.pd}
 	} else {

@@ -61,7 +61,7 @@ func whole(mem []byte) bool {
 }
 
 // accumulateOne is accumulate of one element, if that can be done here.
-func (w *Window) accumulateOne(member int, mem, src, result []byte, op kernel.Reduction) (done bool, err error) {
+func (w *Window) accumulateOne(member int, mem, src, result []byte, op *kernel.Reduction) (done bool, err error) {
 	l := &w.remotes[member]
 	if l.owned || !whole(mem) {
 		return false, nil
@@ -89,7 +89,7 @@ func (w *Window) accumulateOne(member int, mem, src, result []byte, op kernel.Re
 
 // fetch64 sets a word to itself op src and gives what it was before. Without src that
 // is all.
-func (w *Window) fetch64(p *uint64, src []byte, op kernel.Reduction) uint64 {
+func (w *Window) fetch64(p *uint64, src []byte, op *kernel.Reduction) uint64 {
 	if len(src) == 0 {
 		return atomic.LoadUint64(p)
 	}
@@ -112,7 +112,7 @@ func (w *Window) fetch64(p *uint64, src []byte, op kernel.Reduction) uint64 {
 }
 
 // fetch32 is fetch64 of half a word.
-func (w *Window) fetch32(p *uint32, src []byte, op kernel.Reduction) uint32 {
+func (w *Window) fetch32(p *uint32, src []byte, op *kernel.Reduction) uint32 {
 	if len(src) == 0 {
 		return atomic.LoadUint32(p)
 	}

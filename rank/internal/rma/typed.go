@@ -119,7 +119,7 @@ func (w *Window) AccumulateTyped(member int, off uint64, at Items, src, result [
 		}
 		next := pos
 		_ = at.Type.Runs(pos, min(step, n-pos), func(far, k int) error { // f gives no error
-			combine(p.mem[far-lo:far-lo+k], piece(src, next, k), piece(result, next, k), op)
+			combine(p.mem[far-lo:far-lo+k], piece(src, next, k), piece(result, next, k), &op)
 			next += k
 			return nil
 		})

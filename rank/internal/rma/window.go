@@ -67,6 +67,7 @@ type remote struct {
 	world  int
 	target *target         // nil where all is mapped
 	peer   rdma.PeerMemory // nil where nothing is
+	dead   *uint32         // see Config.Mark
 	mem    []byte          // its memory, nil where that is not mapped
 	base   uint64          // its memory as requests name it
 	key    uint32          //
@@ -289,6 +290,8 @@ func (w *Window) prepare(mine *intro, mem []byte, n int) (err error) {
 		l.world = w.g.World(i)
 		if l.peer = w.e.memory(l.world); l.peer == nil {
 			mine.verbs = true
+		} else if mark := w.e.cfg.Mark; mark != nil {
+			l.dead = mark(l.world)
 		}
 	}
 	if own := w.remotes[w.g.Rank].peer; w.kind == Dynamic {
