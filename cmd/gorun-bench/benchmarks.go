@@ -92,11 +92,11 @@ var benchmarks = []benchmark{
 	{"iallreduce", "Non-blocking allreduce", "nonblocking", meets | overlaps | reduces, coll.AllReduce, makeReduction},
 	{"iallreduce_x16", "Sixteen allreduces at once", "nonblocking", meets | overlaps | reduces, 0, makeReduction},
 	{"ialltoall", "Non-blocking alltoall", "nonblocking", meets | overlaps, coll.AllToAll, makeIalltoall},
-	{"put", "Put and flush", "onesided", origin | twoRanks, 0, makeRMA},
-	{"get", "Get and flush", "onesided", origin | twoRanks, 0, makeRMA},
-	{"put_bw", "Put bandwidth", "onesided", origin | perMessage | twoRanks, 0, makeRMA},
-	{"get_bw", "Get bandwidth", "onesided", origin | perMessage | twoRanks, 0, makeRMA},
-	{"accumulate", "Accumulate and flush", "onesided", origin | reduces | twoRanks, 0, makeAccumulate},
+	{"put", "Put and flush", onesided, origin | twoRanks, 0, makeRMA},
+	{"get", "Get and flush", onesided, origin | twoRanks, 0, makeRMA},
+	{"put_bw", "Put bandwidth", onesided, origin | perMessage | twoRanks, 0, makeRMA},
+	{"get_bw", "Get bandwidth", onesided, origin | perMessage | twoRanks, 0, makeRMA},
+	{"accumulate", "Accumulate and flush", onesided, origin | reduces | twoRanks, 0, makeAccumulate},
 }
 
 func find(name string) *benchmark {
@@ -128,6 +128,18 @@ const (
 	registered = "registered"
 	ordinary   = "ordinary"
 )
+
+// onesided is the group whose benchmarks have the kind of memory at the target: registered is memory that
+// the window allocates, and ordinary the program's. The origin's is ordinary.
+const onesided = "onesided"
+
+// reference is the memory of the MPIs' row beside gorun's.
+func (b *benchmark) reference(memory string) string {
+	if b.group == onesided {
+		return memory
+	}
+	return ordinary
+}
 
 // buffer makes n elements of the plan's kind of memory, which the call releases.
 func buffer[T rank.Number](w *worker, c *call, n int) ([]T, error) {

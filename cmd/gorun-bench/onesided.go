@@ -5,24 +5,23 @@ import "github.com/gorun-mpi/gorun/rank"
 // The one-sided benchmarks: rank 0 is the origin, the memory of rank 1 the
 // target. All of them happen in one epoch, under a lock of all ranks' memory.
 
-// target makes a window over memory of the plan's kind and opens its epoch.
-func target[T rank.Number](w *worker, c *call, n int) (*rank.Win[T], []T, error) {
-	mem, err := buffer[T](w, c, n)
+// target makes a window of memory of the plan's kind and opens its epoch.
+func target[T rank.Number](w *worker, c *call, n int) (win *rank.Win[T], mem []T, err error) {
+	if w.plan.memory == registered {
+		win, err = rank.WinAllocate[T](w.ctx, w.comm, n)
+	} else {
+		win, err = rank.WinCreate(w.ctx, w.comm, make([]T, n))
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	win, err := rank.WinCreate(w.ctx, w.comm, mem)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Before the memory is given back.
-	c.release = append([]func() error{func() error {
+	c.release = append(c.release, func() error {
 		if err := win.UnlockAll(w.ctx); err != nil {
 			return err
 		}
 		return win.Free(w.ctx)
-	}}, c.release...)
-	return win, mem, win.LockAll(w.ctx, 0)
+	})
+	return win, win.Base(), win.LockAll(w.ctx, 0)
 }
 
 // settled is a check of rank 1's window, when all ranks' accesses are over.
@@ -44,21 +43,19 @@ func settled[T rank.Number](w *worker, win *rank.Win[T], check func() string) fu
 // makeRMA makes put, get and their bandwidths: one access, or a window of them,
 // and a flush.
 func makeRMA(w *worker, p point) (call, error) {
-	c, in, out, err := pair(w, p)
-	if err != nil {
-		return c, err
-	}
+	var c call
+	in, out := make([]byte, p.bytes), make([]byte, p.bytes)
+	fillBlock(in, w.rank, 0)
 	win, mem, err := target[byte](w, &c, p.bytes)
 	if err != nil {
 		return c, err
 	}
 	access, times := func() error { return win.Put(in, 1, 0) }, 1
 	c.check = settled(w, win, func() string { return wrongByte(mem, 0, 0) })
-	spoilOut := c.spoil
 	c.spoil = func() { spoil(mem) }
 	if p.benchmark == "get" || p.benchmark == "get_bw" {
 		fillBlock(mem, w.rank, 0)
-		c.spoil = spoilOut
+		c.spoil = func() { spoil(out) }
 		access = func() error { return win.Get(out, 1, 0) }
 		c.check = atRoot(w, from(out, 1))
 	}
@@ -93,10 +90,7 @@ func makeAccumulate(w *worker, p point) (call, error) {
 func accumulate[T rank.Number](w *worker, p point) (c call, err error) {
 	elem := typeSizes[p.typ]
 	n := p.bytes / elem
-	in, err := buffer[T](w, &c, n)
-	if err != nil {
-		return c, err
-	}
+	in := make([]T, n)
 	fillElements(in, elem, w.rank)
 	win, mem, err := target[T](w, &c, n)
 	if err != nil {

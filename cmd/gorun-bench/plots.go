@@ -41,6 +41,9 @@ var styles = []style{
 	{series{mpich, ordinary, "", "", ""}, "MPICH", "--s-mpich", "2,2", "M-4,3.5L4,3.5L0,-4z"},
 	{series{mpich, ordinary, progressOn, "", ""}, "MPICH with progress threads", "--s-mpich", "none", "M-4,-3.5L4,-3.5L0,4z"},
 	{series{openmpi, ordinary, "", "", ""}, "Open MPI", "--s-openmpi", "6,2,2,2", "M-4.5,0L0,-4.5L4.5,0L0,4.5z"},
+	{series{mpich, registered, "", "", ""}, "MPICH, its own memory", "--s-mpich", "6,2", "M-4,-3.5L4,-3.5L0,4z"},
+	{series{mpich, registered, progressOn, "", ""}, "MPICH with progress threads, its own memory", "--s-mpich", "8,3", "M-4,3.5L4,3.5L0,-4z"},
+	{series{openmpi, registered, "", "", ""}, "Open MPI, its own memory", "--s-openmpi", "none", "M-3.5,-3.5h7v7h-7z"},
 }
 
 // styleOf is the style of a row's series. The limit, which has none, is never drawn.

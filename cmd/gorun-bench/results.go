@@ -123,6 +123,7 @@ func (r *results) rows(points []point) []row {
 		if k.system == gorun {
 			least := math.Inf(1)
 			for _, of := range rivalSeries {
+				of.memory = find(k.point.benchmark).reference(k.memory)
 				other := key{of, k.np, k.point}
 				theirs, ok := best[other]
 				if !ok || !theirs.Verified || theirs.Runs == 0 || !row.Verified {

@@ -71,6 +71,7 @@ func (s *session) prepare() {
 				contenders = append(contenders, p.variants(np > s.cpus, s.params.quick, progressOn)...)
 			}
 		}
+		contenders = append(contenders, allocating(contenders)...)
 		if s.limit != "" {
 			contenders = append(contenders, limitContender(s.self, s.limit))
 		}
@@ -90,7 +91,7 @@ func (s *session) prepare() {
 			c.plain, c.foreign = s.limit, foreign
 			j := &job{contender: c, np: np}
 			if c.run != nil {
-				j.points = c.points(points)
+				j.points = slices.DeleteFunc(c.points(points), func(p point) bool { return !s.measures(c, find(p.benchmark)) })
 			}
 			// A launch has neither memory nor binding: once a system. Each is a
 			// job by itself, which fails by itself. And nothing without a size is
@@ -114,6 +115,27 @@ func (s *session) prepare() {
 			}
 		}
 	}
+}
+
+// allocating are the MPIs among contenders once more, for windows of memory that they allocate themselves.
+func allocating(contenders []*contender) (list []*contender) {
+	for _, c := range contenders {
+		if c.system == mpich || c.system == openmpi {
+			twin := *c
+			twin.memory = registered
+			list = append(list, &twin)
+		}
+	}
+	return list
+}
+
+// measures tells whether a contender has a part in a benchmark: to the MPIs the kind of memory makes
+// a difference in windows only.
+func (s *session) measures(c *contender, b *benchmark) bool {
+	if c.system == gorun {
+		return true
+	}
+	return c.memory == b.reference(c.memory) && (b.group != onesided || slices.Contains(s.params.memories, c.memory))
 }
 
 // ours are gorun's contenders: each kind of memory by each engine, or in each mode of progress threads.
@@ -273,8 +295,6 @@ func (s *session) attempt(ctx context.Context, round int, j *job) (culprit point
 		iterations: s.params.iterations, separate: !s.params.backToBack, memory: j.memory, sleeps: s.params.compute == computeSleep}
 	if j.system == gorun {
 		p.devices, p.engine = j.devices, j.engine
-	} else {
-		p.memory = ""
 	}
 	name := filepath.Join(s.scratch.dir, "plan")
 	if err := writePlan(name, p); err != nil {

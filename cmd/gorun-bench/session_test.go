@@ -242,3 +242,53 @@ func TestDeadline(t *testing.T) {
 		}
 	})
 }
+
+// A window of gorun stands beside the MPIs' of the same kind, and all else beside the one row they have.
+func TestWindowsBesideTheirLike(t *testing.T) {
+	put, bcast := point{"put", "byte", 8}, point{"bcast", "byte", 8}
+	for _, c := range []struct{ memories, want string }{
+		{"registered,ordinary", "gorun registered put bcast, gorun ordinary put bcast, openmpi ordinary put bcast, openmpi ordinary put bcast, openmpi registered put, openmpi registered put"},
+		{"registered", "gorun registered put bcast, openmpi ordinary bcast, openmpi ordinary bcast, openmpi registered put, openmpi registered put"},
+		{"ordinary", "gorun ordinary put bcast, openmpi ordinary put bcast, openmpi ordinary put bcast"},
+	} {
+		s := &session{params: &params{counts: []int{2}, memories: strings.Split(c.memories, ","), points: []point{put, bcast}},
+			scratch: &scratch{}, peers: []*peer{{name: openmpi}}, cpus: 2}
+		s.prepare()
+		var got []string
+		for _, j := range s.jobs {
+			text := j.system + " " + j.memory
+			for _, p := range j.points {
+				text += " " + p.benchmark
+			}
+			got = append(got, text)
+		}
+		if text := strings.Join(got, ", "); text != c.want {
+			t.Errorf("--memory %s: jobs %s\nwant %s", c.memories, text, c.want)
+		}
+	}
+
+	var r results
+	for _, one := range []struct {
+		system, memory string
+		us             float64
+	}{{gorun, registered, 1}, {gorun, ordinary, 6}, {openmpi, registered, 2}, {openmpi, ordinary, 3}} {
+		for _, p := range []point{put, bcast} {
+			if p == put || one.system == gorun || one.memory == ordinary {
+				r.add(&job{contender: &contender{system: one.system, memory: one.memory}, np: 2}, p, 0, sample{batch: 1, count: 1, p10: one.us, p50: one.us, p90: one.us, p99: one.us})
+			}
+		}
+	}
+	rows := r.rows([]point{put, bcast})
+	var got []string
+	for _, l := range linesOf(rows) {
+		got = append(got, fmt.Sprintf("%s %s %g %s", l.gorun.Benchmark, l.gorun.Memory, l.gorun.Ratio, l.peers[openmpi].Memory))
+	}
+	if want := "put registered 0.5 registered, put ordinary 2 ordinary, bcast registered 0.3333 ordinary, bcast ordinary 2 ordinary"; strings.Join(got, ", ") != want {
+		t.Errorf("lines %s\nwant %s", strings.Join(got, ", "), want)
+	}
+	// Files from before the MPIs had both kinds.
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.System == openmpi && r.Memory == registered })
+	if l := linesOf(rows)[0]; l.gorun.Memory != registered || l.peers[openmpi] == nil || l.peers[openmpi].Memory != ordinary {
+		t.Errorf("without the MPIs' second kind: %+v beside %+v", l.gorun, l.peers[openmpi])
+	}
+}

@@ -53,7 +53,7 @@ func (c *contender) String() string {
 	switch {
 	case c.application != "":
 		text += ", " + c.application
-	case c.memory != "" && c.system == gorun:
+	case c.memory != "" && c.system == gorun, c.memory == registered:
 		text += ", " + c.memory
 	}
 	if c.progress != "" {

@@ -104,13 +104,13 @@ type line struct {
 // linesOf brings rows of the same point together, in their order.
 func linesOf(rows []row) []line {
 	type key struct {
-		benchmark, typ string
-		np, bytes      int
+		benchmark, typ, memory string
+		np, bytes              int
 	}
 	peers := map[key]map[string]*row{}
 	for i := range rows {
 		r := &rows[i]
-		k := key{r.Benchmark, r.Type, r.NP, r.Bytes}
+		k := key{r.Benchmark, r.Type, r.Memory, r.NP, r.Bytes}
 		if peers[k] == nil {
 			peers[k] = map[string]*row{}
 		}
@@ -121,7 +121,11 @@ func linesOf(rows []row) []line {
 	var list []line
 	for i := range rows {
 		if r := &rows[i]; r.System == gorun {
-			list = append(list, line{r, peers[key{r.Benchmark, r.Type, r.NP, r.Bytes}]})
+			k := key{r.Benchmark, r.Type, find(r.Benchmark).reference(r.Memory), r.NP, r.Bytes}
+			if len(peers[k]) == 0 {
+				k.memory = ordinary // of a file from before the MPIs had both kinds
+			}
+			list = append(list, line{r, peers[k]})
 		}
 	}
 	return list

@@ -4,7 +4,8 @@
  * Usage: bench PLAN    (or "bench init": MPI_Init, MPI_Finalize and no more)
  *
  * PLAN is a file: "limit SECONDS" after which no rank lives, "quota SECONDS"
- * after which no point is begun, "separate 0|1", "sleeps 1" if the work beside
+ * after which no point is begun, "separate 0|1", "memory ordinary" if windows are
+ * of the program's memory (MPI_Win_create), "sleeps 1" if the work beside
  * non-blocking calls is a sleep, and a line for each point,
  *     point INDEX BENCHMARK TYPE BYTES BUDGET_US WARMUP ITERATIONS
  * Rank 0 answers on standard output, a line for each point:
@@ -36,6 +37,7 @@ static int *counts, *offsets; /* of the v-forms: equal blocks */
 static MPI_Request requests[WINDOW];
 static MPI_Win window;
 static char *window_mem;
+static int created; /* windows are of the program's memory */
 static MPI_Datatype type;
 static int elem; /* bytes of an element of a reduction */
 
@@ -490,7 +492,8 @@ static void run(void) {
 		/* Whole pages: of a window of 8 bytes MPICH 4.0.2 (ch4:ucx, Debian 12) shows
 		 * the ranks different memory, and a put is never seen at its target. */
 		long pages = (p.bytes + 4095) / 4096 * 4096;
-		MPI_Win_allocate(pages, 1, MPI_INFO_NULL, WORLD, &window_mem, &window);
+		if (created) window_mem = buffer(pages), MPI_Win_create(window_mem, pages, 1, MPI_INFO_NULL, WORLD, &window);
+		else MPI_Win_allocate(pages, 1, MPI_INFO_NULL, WORLD, &window_mem, &window);
 		if (!strncmp(b->name, "get", 3)) fill_block(window_mem, rank, 0);
 		MPI_Win_lock_all(0, window);
 		MPI_Win_sync(window);
@@ -504,6 +507,7 @@ static void run(void) {
 	if (b->how & IN_WINDOW) {
 		MPI_Win_unlock_all(window);
 		MPI_Win_free(&window);
+		if (created) free(window_mem);
 	}
 	free(in), free(out);
 }
@@ -520,7 +524,7 @@ int main(int argc, char **argv) {
 	}
 	counts = malloc(size * sizeof *counts), offsets = malloc(size * sizeof *offsets);
 	calibrate();
-	char line[256], version[MPI_MAX_LIBRARY_VERSION_STRING];
+	char line[256], memory[16], version[MPI_MAX_LIBRARY_VERSION_STRING];
 	int len, limit;
 	double quota = 1e9, begun = now();
 	MPI_Get_library_version(version, &len);
@@ -530,6 +534,7 @@ int main(int argc, char **argv) {
 		if (sscanf(line, "limit %d", &limit) == 1) alarm(limit); /* nobody outlives a lost launcher */
 		if (sscanf(line, "quota %lf", &quota) == 1) continue;
 		if (sscanf(line, "separate %d", &separate) == 1) continue;
+		if (sscanf(line, "memory %15s", memory) == 1) { created = !strcmp(memory, "ordinary"); continue; }
 		/* Or the kernel adds 50 us to every sleep, to wake several threads at once. */
 		if (sscanf(line, "sleeps %d", &sleeps) == 1) { prctl(PR_SET_TIMERSLACK, 1); continue; }
 		if (sscanf(line, "point %d %31s %15s %ld %ld %ld %ld", &p.index, p.name, p.type, &p.bytes, &p.budget, &p.warmup, &p.iterations) != 7) continue;
