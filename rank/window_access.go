@@ -20,14 +20,40 @@ func (w *window) quick(target int) bool {
 		return false
 	}
 	world := w.comm.world
-	if w.comm.barred || world.recorder != nil || world.beside != nil || atomic.LoadUint32(&world.busy) != busyNot {
+	if world.recorder != nil || atomic.LoadUint32(&world.busy) != busyNot {
+		return false
+	}
+	if world.beside != nil {
+		return w.quickBeside()
+	}
+	if w.comm.barred {
 		return false
 	}
 	arch.StoreRelease32(&world.busy, busyCall)
 	return true
 }
 
-func (w *window) out() { arch.StoreRelease32(&w.comm.world.busy, busyNot) }
+// quickBeside is the rest of quick beside a progress thread, which must not be inside. It does not
+// hush the thread's bell for so short a time.
+func (w *window) quickBeside() bool {
+	world := w.comm.world
+	if !atomic.CompareAndSwapUint32(&world.busy, busyNot, busyCall) {
+		return false
+	}
+	if world.beside.called = true; w.comm.barred || world.beside.failed.Load() != nil {
+		w.out()
+		return false
+	}
+	return true
+}
+
+func (w *window) out() {
+	world := w.comm.world
+	arch.StoreRelease32(&world.busy, busyNot)
+	if world.beside != nil {
+		world.beside.left()
+	}
+}
 
 // begin checks an access to a rank: the epoch, the rank and the displacement.
 // null: there is nothing to do. After an error the call is left already.
