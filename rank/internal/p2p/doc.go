@@ -76,7 +76,8 @@
 // rank. mapped.go draws the layout, inbox.go the claims, rendezvous.go how a long
 // message is announced, read, or taken back. Credit, matching and the bounds on
 // what is kept are those of queue pairs; an expired long send is taken back and
-// cuts nothing. Where each rank has a CPU, a long message in ordinary memory is moved
+// cuts nothing. A message of up to [stagedMost] bytes in ordinary memory is copied to registered memory of its
+// ticket (128 KiB a rank, from the first such message on) and announced there. Where each rank has a CPU, a long message in ordinary memory is moved
 // by both sides at once: split.go.
 //
 // Values read from shared memory are checked before use: a peer that

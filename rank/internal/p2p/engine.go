@@ -203,6 +203,10 @@ func (e *Engine) Close() error {
 		errs = append(errs, e.cq.Close())
 		e.cq = nil
 	}
+	if e.stages != nil {
+		errs = append(errs, e.stages.Close())
+		e.stages = nil
+	}
 	if e.mr != nil {
 		errs = append(errs, e.mr.Close())
 		e.mr, e.mem, e.credit = nil, nil, nil
@@ -226,7 +230,9 @@ func (e *Engine) Explain(peer, bytes int) string {
 		return "copied within the rank"
 	case p.far != nil:
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
-		if e.isPath(p) {
+		if bytes <= stagedMost {
+			how = "the receiver copies it, out of registered memory to where the sender has copied it if it was not there"
+		} else if e.isPath(p) {
 			how += ", over dynamic connections"
 		} else if e.alone && e.rings.geometry.splits && bytes >= splitFrom {
 			how += ", of which a sender that waits writes a half"

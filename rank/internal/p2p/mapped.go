@@ -3,6 +3,7 @@ package p2p
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
@@ -435,10 +436,14 @@ func (s *rings) abandonFar(p *peer) {
 	}
 }
 
-// freeTicket gives back the ticket of a send that was answered.
+// freeTicket gives back the ticket of a send that was answered. Those with a stage are taken first.
 func (s *rings) freeTicket(o *Op) {
 	if o.ticket > 0 {
-		s.freeTickets = append(s.freeTickets, uint16(o.ticket-1))
+		if t := uint16(o.ticket - 1); t < stagesMost {
+			s.freeTickets = append(s.freeTickets, t)
+		} else {
+			s.freeTickets = slices.Insert(s.freeTickets, 0, t)
+		}
 		o.ticket = 0
 	}
 }

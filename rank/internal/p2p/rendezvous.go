@@ -198,14 +198,21 @@ func (out *outbound) announce(p *peer, o *Op) bool {
 	if !ok {
 		return false
 	}
-	key, temp, err := out.memory.key(o.buf, o.mr, rdma.AccessRemoteRead)
+	from, mr := o.buf, o.mr
+	if p.far != nil && mr == nil {
+		if staged := out.rings.stage(len(from)); staged != nil {
+			copy(staged, from)
+			from, mr = staged, out.memory.stages
+		}
+	}
+	key, temp, err := out.memory.key(from, mr, rdma.AccessRemoteRead)
 	if err != nil {
 		out.ops.remove(number)
 		p.queue.pop()
 		out.ops.complete(o, err)
 		return true
 	}
-	if p.far != nil && !out.rings.announce(p, o, number, key.RKey()) {
+	if p.far != nil && !out.rings.announce(p, o, number, address(from), key.RKey(), mr != nil) {
 		out.ops.remove(number)
 		if temp != nil {
 			_ = temp.Close() // it is made anew at the next try
@@ -226,19 +233,22 @@ func (out *outbound) announce(p *peer, o *Op) bool {
 	return true
 }
 
-// announce announces a send under a number, with a ticket, of which there is one; false: there
+// stage is where a message of n bytes can be copied that is announced next; nil: it stays where it is.
+func (s *rings) stage(n int) []byte { return s.memory.stage(s.freeTickets[len(s.freeTickets)-1], n) }
+
+// announce announces a send under a number, with a ticket, of which there is one, and where its bytes are; false: there
 // is no room.
-func (s *rings) announce(p *peer, o *Op, number, key uint32) bool {
+func (s *rings) announce(p *peer, o *Op, number uint32, from uint64, key uint32, mapped bool) bool {
 	last := len(s.freeTickets) - 1
 	t := s.freeTickets[last]
 	s.generation++
 	var data [32]byte
 	binary.NativeEndian.PutUint64(data[0:], uint64(len(o.buf)))
-	binary.NativeEndian.PutUint64(data[8:], address(o.buf))
+	binary.NativeEndian.PutUint64(data[8:], from)
 	binary.NativeEndian.PutUint32(data[16:], key)
 	binary.NativeEndian.PutUint32(data[20:], uint32(t))
 	binary.NativeEndian.PutUint32(data[24:], s.generation)
-	if o.mr != nil {
+	if mapped {
 		data[28] = 1
 	}
 	s.tickets[t].moved = 0
