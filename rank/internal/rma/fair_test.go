@@ -251,7 +251,7 @@ func TestMarkOfTheDead(t *testing.T) {
 // At gives what lies in the window, and nothing else.
 func TestAt(t *testing.T) {
 	run(t, 1, transports[0], func(ctx context.Context, m *member) error {
-		w, err := New(ctx, m.Engine, m.g, Allocate, Layout{8, 8}, nil, 24)
+		w, err := New(ctx, m.Engine, m.g, Layout{Kind: Allocate, Elem: 8, Unit: 8}, nil, 24)
 		if err != nil {
 			return err
 		}
