@@ -32,6 +32,41 @@ func libInner(r *Recorder) {
 	r.End()
 }
 
+// These are inlined, as most of package rank's methods are.
+func libPut(r *Recorder)  { libInner(r) }
+func libTake(r *Recorder) { libInner(r) }
+
+// Functions of the library that are inlined into the program have their own names, and the program's lines.
+func TestInlined(t *testing.T) {
+	r, path := create(t, 1)
+	for range 2 {
+		libPut(r)
+		libTake(r)
+	}
+	list := read(t, path, Ring).Calls
+	if len(list) != 2 {
+		t.Fatalf("%+v, want two places", list)
+	}
+	put, take := list[0], list[1]
+	if put.Op != "libPut" || take.Op != "libTake" || put.Function != "calls.TestInlined" || take.Function != put.Function || take.Line != put.Line+1 || put.Count != 2 || take.Count != 2 {
+		t.Errorf("%+v, want libPut, and libTake a line later, twice", list)
+	}
+}
+
+type libWin[T any] struct{ r *Recorder }
+
+func (w *libWin[T]) Put() { libInner(w.r) }
+
+// A method of a generic type has the method's name.
+func TestGeneric(t *testing.T) {
+	r, path := create(t, 1)
+	r.inside = func(function string) bool { return library(strings.Replace(function, "(*libWin", "lib", 1)) }
+	(&libWin[int]{r}).Put()
+	if list := read(t, path, Ring).Calls; len(list) != 1 || list[0].Op != "Put" || list[0].Function != "calls.TestGeneric" {
+		t.Errorf("%+v, want Put in TestGeneric", list)
+	}
+}
+
 func create(t *testing.T, size int) (*Recorder, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "record")

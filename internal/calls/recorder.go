@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -239,7 +240,15 @@ func (r *Recorder) site() int {
 
 // learn finds out what a program counter is. op is the function of the library that the one before is in.
 func (r *Recorder) learn(k *known, pc uintptr, op string) {
-	frames := runtime.CallersFrames([]uintptr{pc})
+	var pcs [64]uintptr
+	n := runtime.Callers(2, pcs[:]) // which tells inlined functions apart: each is there, behind the one that is inlined into it
+	here := pcs[:n]
+	if at := slices.Index(here, pc); at >= 0 {
+		here = here[at:]
+	} else { // of a wrapper, or too deep
+		here = append(pcs[:0], pc)
+	}
+	frames := runtime.CallersFrames(here)
 	for {
 		f, more := frames.Next()
 		if !r.inside(f.Function) {
@@ -247,7 +256,7 @@ func (r *Recorder) learn(k *known, pc uintptr, op string) {
 			return
 		}
 		op = f.Function
-		if !more {
+		if !more || f.Func != nil { // the function that has the frame: what follows is of another program counter
 			*k = known{pc, insideLibrary, op}
 			return
 		}
@@ -281,8 +290,9 @@ func (s *site) set(op, function, at string) {
 	s.length = uint64(copy(s.text[:], text))
 }
 
-// operation is the name of a function of the library as its users know it: "Allreduce" of gorun/rank.Allreduce[...], "Wait" of gorun/rank.Request.Wait.
+// operation is the name of a function of the library as its users know it: "Allreduce" of gorun/rank.Allreduce[...], "Put" of
+// gorun/rank.(*Win[...]).Put.
 func operation(function string) string {
-	function, _, _ = strings.Cut(function, "[")
+	function = strings.ReplaceAll(function, "[...]", "") // as the runtime writes arguments of types
 	return function[strings.LastIndexByte(function, '.')+1:]
 }
