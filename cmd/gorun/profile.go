@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/launcher"
 	"github.com/gorun-mpi/gorun/launcher/profile"
 )
@@ -38,9 +40,14 @@ func (p profiling) check() error {
 			continue
 		}
 		info, err := os.Stat(name)
-		if err == nil && info.Mode().IsRegular() || os.IsNotExist(err) {
+		switch {
+		case err == nil && info.IsDir():
+			err = unix.EISDIR
+		case err == nil && !info.Mode().IsRegular():
+			err = unix.Access(name, unix.W_OK)
+		case err == nil || os.IsNotExist(err):
 			var f *os.File
-			if f, err = os.CreateTemp(filepath.Dir(name), ".gorun-profile-"); err == nil {
+			if f, err = os.CreateTemp(filepath.Dir(linked(name)), ".gorun-profile-"); err == nil {
 				err = errors.Join(f.Close(), os.Remove(f.Name()))
 			}
 		}
@@ -54,7 +61,7 @@ func (p profiling) check() error {
 // write tells where the job's time went. The error is that of a file.
 func (p profiling) write(result launcher.Result, errOut io.Writer) error {
 	report := profile.Analyze(result.Profile)
-	if p.page != "" {
+	if p.page != "" || len(report.Ranks) == 0 {
 		if err := report.Summary(errOut, "gorun: "); err != nil {
 			return err
 		}
@@ -76,9 +83,22 @@ func (p profiling) write(result launcher.Result, errOut io.Writer) error {
 	return errors.Join(errs...)
 }
 
+// linked is the file that a name stands for: a link stays one.
+func linked(name string) string {
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		return to
+	}
+	return name
+}
+
 // writeFile writes a file that is there with all that belongs into it, or as it was before. What is no regular file is written as it is.
 func writeFile(name string, write func(io.Writer) error) (err error) {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+	mask := unix.Umask(0o77) // which is how it is asked for
+	unix.Umask(mask)
+	mode := os.FileMode(0o666 &^ mask)
+	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+		name, mode = linked(name), info.Mode().Perm()
+	} else if err == nil {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -89,7 +109,7 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(write(f), f.Chmod(0o644), f.Close()); err == nil {
+	if err = errors.Join(write(f), f.Chmod(mode), f.Close()); err == nil {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
