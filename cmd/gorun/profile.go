@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -99,6 +100,7 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
 		name, mode = linked(name), info.Mode().Perm()
 	} else if err == nil {
+		signal.Reset(unix.SIGHUP, unix.SIGINT, unix.SIGTERM) // a FIFO that nobody reads is waited for: they end that
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
 			return err
