@@ -194,6 +194,11 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 	l := h.peer.connection()
 	switch l.state.Load() {
 	case linkDialling:
+		// Of a peer that did not listen each look begins a new link, and would wait for that: nobody else, or no
+		// other goroutine, could have its turn.
+		if h.peer.gone.Load() {
+			return rdma.WCSuccess, total, accepted
+		}
 		return 0, 0, notReady
 	case linkBroken:
 		return rdma.WCSuccess, total, accepted // no process is there

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -462,4 +463,39 @@ func TestALinkThatOneSideHasGivenUpIsMadeAgain(t *testing.T) {
 	if got := counter.Bytes()[0]; got != 1 {
 		t.Errorf("it was executed %d times, want once", got)
 	}
+}
+
+// A datagram to where no process listens any more is lost, and holds up no other one: also where the goroutine that dials
+// runs only between two looks of the owner.
+func TestDatagramsToNobodyHoldUpNone(t *testing.T) {
+	noLeaks(t)
+	a, b, c := open(t, Config{Host: "a", Secret: secret}), open(t, Config{Host: "b", Secret: secret}), open(t, Config{Host: "c", Secret: secret})
+	introduce(t, a, b, c)
+	mail, inbox := a.datagrams(c)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.p.find(b.p.gids[0]).ep.address = closed.Addr().String()
+	closed.Close()
+	src, dst := a.reg(make([]byte, 8), all), c.reg(make([]byte, 64), all)
+	postRecv(t, inbox, rdma.RecvWR{SGL: []rdma.SGE{sge(dst, 0, 64)}})
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, to := range []*node{b, c} {
+		ah := must[rdma.AH](t)(a.pd.CreateAH(rdma.AV{DGID: to.p.gids[0], PortNum: 1}))
+		a.owned = append(a.owned, ah)
+		letter := rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendSignaled, AH: ah, RemoteQPN: inbox.num, RemoteQKey: 7, SGL: []rdma.SGE{sge(src, 0, 8)}}
+		post(t, mail, letter)
+		if got := statuses(a.poll(1, c)); got[0] != rdma.WCSuccess {
+			t.Errorf("the datagram ended with %v, want success", got)
+		}
+		if to == b { // which has been found not to listen
+			post(t, mail, letter)
+			if a.ctx.Progress(); mail.pending.n != 0 {
+				t.Error("a second datagram waits until a dial has failed, which another look begins anew")
+			}
+			a.poll(1)
+		}
+	}
+	c.poll(1, a)
 }
