@@ -180,23 +180,24 @@ func errClosedCQ(op string) error {
 	return &rdma.OpError{Op: op, Detail: "the completion queue is closed", Err: rdma.ErrInvalid}
 }
 
-// attach adds one of a queue pair's two uses of the queue.
-func (c *completionQueue) attach(q *queuePair) error {
+// hold adds one of a queue pair's two uses of the queue, which cannot be closed then.
+func (c *completionQueue) hold() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return errClosedCQ("create_qp")
 	}
 	c.uses++
-	old := *c.queues.Load()
-	for _, have := range old {
-		if have == q {
-			return nil
-		}
-	}
-	list := append(append(make([]*queuePair, 0, len(old)+1), old...), q)
-	c.setQueues(list)
 	return nil
+}
+
+// attach has the queue look at a queue pair that it is held for, which has its context: a poll may do so at once.
+func (c *completionQueue) attach(q *queuePair) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := *c.queues.Load(); !slices.Contains(old, q) {
+		c.setQueues(append(slices.Clip(old), q))
+	}
 }
 
 func (c *completionQueue) detach(q *queuePair) {

@@ -550,3 +550,39 @@ func TestMisuseFromManyGoroutines(t *testing.T) {
 		})
 	}
 }
+
+// A poll beside it sees a queue pair that is being made when it has its context, and takes no other one's receives for its.
+func TestQueuePairsAreMadeBesidePolls(t *testing.T) {
+	a := open(t, Config{})
+	attr := rdma.QPInitAttr{SendCQ: a.cq, RecvCQ: a.cq, Type: rdma.RC, Cap: rdma.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	first := must[rdma.QP](t)(a.pd.CreateQP(attr)).(*queuePair)
+	a.owned = append(a.owned, first)
+	var polls sync.WaitGroup
+	over := make(chan struct{})
+	polls.Go(func() {
+		var wc [1]rdma.WC
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			for i := range a.p.ready[:4] { // as initiators do
+				atomic.StoreUint32(&a.p.ready[i], 1)
+			}
+			atomic.StoreUint32(&first.recv.head.attention, 1)
+			if _, err := a.cq.Poll(wc[:]); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 20000 {
+		q := must[rdma.QP](t)(a.pd.CreateQP(attr))
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(over)
+	polls.Wait()
+}

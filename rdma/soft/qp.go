@@ -226,11 +226,11 @@ func (q *queuePair) create() error {
 	}
 	q.mem.segs = make([][]byte, 0, max(q.init.Cap.MaxSendSGE, 1))
 
-	if err := q.send.attach(q); err != nil {
+	if err := q.send.hold(); err != nil {
 		q.freeSlots()
 		return err
 	}
-	if err := q.recv.attach(q); err != nil {
+	if err := q.recv.hold(); err != nil {
 		q.send.detach(q)
 		q.freeSlots()
 		return err
@@ -299,6 +299,8 @@ func (q *queuePair) create() error {
 	atomic.StoreUint32(&c.word, uint32(rdma.StateReset))
 	q.own = c
 	p.byQPN.set(q.index, q)
+	q.send.attach(q)
+	q.recv.attach(q)
 	ctx := q.pd.ctx
 	ctx.mu.Lock()
 	if ctx.queues == nil {
