@@ -196,7 +196,7 @@ func (c *completionQueue) attach(q *queuePair) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := *c.queues.Load(); !slices.Contains(old, q) {
-		c.setQueues(append(slices.Clip(old), q))
+		c.setQueues(append(append(make([]*queuePair, 0, len(old)+1), old...), q)) // no room to grow: it is QPBytes' too
 	}
 }
 
