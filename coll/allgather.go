@@ -36,7 +36,7 @@ func (b *builder) allGatherDirect() {
 		b.give((me+i)%n, mine, block)
 	}
 	b.own()
-	b.aside(first, n*block)
+	b.aside(first, n*n*block)
 	for i := 1; i < n; i++ {
 		from := (me - i + n) % n
 		b.get(from, out.plus(from*block), block)

@@ -41,7 +41,7 @@ func (b *builder) allToAllDirect() {
 			b.give(to, in.plus(to*block), block)
 		}
 	}
-	b.aside(first, n*block)
+	b.aside(first, n*n*block)
 	for i := 1; i < n; i++ {
 		from := (me - i + n) % n
 		b.get(from, out.plus(from*block), block)

@@ -189,10 +189,10 @@ func (b *builder) copy(dst, a loc, n int, release bool) {
 	b.add(step{verb: vCopy, dst: dst, a: a, n: n, release: release})
 }
 
-// aside has what the steps from this one on move pass by the cache where the call's
-// result, of so many bytes, would not stay there: it would drive out what is sent.
-func (b *builder) aside(from, result int) {
-	if result < asideFrom {
+// aside has what the steps from this one on move pass by the caches where the results of all
+// ranks, of so many bytes, would not stay there: they would drive out what is sent.
+func (b *builder) aside(from, results int) {
+	if b.tuning.cached == 0 || results < b.tuning.cached {
 		return
 	}
 	for i := range b.steps[from:] {
@@ -201,9 +201,8 @@ func (b *builder) aside(from, result int) {
 	}
 }
 
-// asideFrom is what a core's second cache holds, and asideLeast what is worth waiting
-// for the last of such stores.
-const asideFrom, asideLeast = 2 << 20, 64 << 10
+// asideLeast is what is worth waiting for the last of such stores.
+const asideLeast = 64 << 10
 
 // reduce combines n bytes, so many at a time that a stop of the world, which cannot
 // interrupt an operation's assembly, need not wait for long.

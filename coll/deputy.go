@@ -80,7 +80,7 @@ func (d *Daemon) newDeputy(rank int, n note) (*deputy, error) {
 	if p.layout.desk() != int(n.desk) {
 		return nil, fmt.Errorf("found a desk at %d, expected it behind the lanes at %d", n.desk, p.layout.desk())
 	}
-	p.tuning = tuning{slots: slots, eager: eager, chunk: chunk, piece: piece, mapped: true}
+	p.tuning = tuning{slots: slots, eager: eager, chunk: chunk, piece: piece, cached: defaultCached, mapped: true}
 	p.desk = desk{words: words[:deskWords(size)], size: size}
 	p.me, p.peers = me, make([]deputyPeer, size)
 	for i := range p.peers {

@@ -378,7 +378,7 @@ func (s *step) move(to, from []byte) {
 	if s.aside {
 		arch.CopyAside(to, from)
 	} else {
-		copy(to, from)
+		arch.Copy(to, from)
 	}
 }
 

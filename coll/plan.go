@@ -160,6 +160,8 @@ type tuning struct {
 	eager int // bytes of a slot's payload: longer blocks go by descriptor
 	chunk int // bytes that a pipelined broadcast passes on at a time
 	piece int // bytes that a pipelined reduction works on at a time, hot in the cache
+	// cached is how many bytes of results stay in the caches that the ranks of a host share; 0: all.
+	cached int
 	// mapped: all members reach the memory of all others by loads and stores.
 	mapped bool
 	// hosts is which members share a host; nil: all.

@@ -117,7 +117,7 @@ func (b *builder) allGatherPull() {
 	first := len(b.steps)
 	b.own()
 	b.collect(block, func(from int) loc { return out.plus(from * block) })
-	b.aside(first, n*block)
+	b.aside(first, n*n*block)
 }
 
 // Pulled all-to-all: every rank reads its blocks out of the memory of all.
@@ -136,7 +136,7 @@ func (b *builder) allToAllPull() {
 	first := len(b.steps)
 	b.copy(out.plus(me*block), in.plus(me*block), block, false)
 	b.collect(block, func(from int) loc { return out.plus(from * block) })
-	b.aside(first, n*block)
+	b.aside(first, n*n*block)
 }
 
 // collect gets n bytes of each peer, which has exposed them, to at(peer), and meets

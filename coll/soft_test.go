@@ -605,10 +605,11 @@ func TestPullStaysOnAHost(t *testing.T) {
 // before the message that says so.
 func TestResultsPastTheCaches(t *testing.T) {
 	calls := []Call{{Kind: AllGather, Algorithm: Direct}, {Kind: AllGather, Algorithm: Pull}, {Kind: AllToAll, Algorithm: Direct}, {Kind: AllToAll, Algorithm: Pull}, {Kind: Gather, Algorithm: Direct}}
-	for n, bytes := range map[int]int{2: asideFrom / 2, 3: asideFrom/3 + 5} {
+	const cached = 1 << 20
+	for n, bytes := range map[int]int{2: cached / 2, 3: cached/3 + 5} {
 		var list []*job
 		for i, w := range calls {
-			p := compile(Call{Kind: w.Kind, Algorithm: w.Algorithm, Size: n, Bytes: bytes, Elem: 1}, tuning{slots: 8, eager: defaultEager, chunk: 1000, piece: 1000, mapped: true})
+			p := compile(Call{Kind: w.Kind, Algorithm: w.Algorithm, Size: n, Bytes: bytes, Elem: 1}, tuning{slots: 8, eager: defaultEager, chunk: 1000, piece: 1000, cached: cached, mapped: true})
 			if !strings.Contains(p.String(), "aside") {
 				t.Errorf("no step of %v goes past the cache:\n%v", w, p)
 			}
@@ -617,6 +618,7 @@ func TestResultsPastTheCaches(t *testing.T) {
 		for _, registered := range []bool{true, false} {
 			nw := network{n: n}
 			nw.run(t, func(ctx context.Context, m *member) error {
+				m.team.tuning.cached = cached
 				for _, j := range list {
 					if err := m.check(ctx, j, registered); err != nil {
 						return err

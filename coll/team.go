@@ -55,6 +55,8 @@ const (
 	manySlots    = 32
 	defaultChunk = 128 << 10
 	defaultPiece = 16 << 10
+	// defaultCached is the last cache of a group of cores of today's servers; larger ones lose little by it.
+	defaultCached = 32 << 20
 	// defaultSentPiece is that of two members that do not map each other. With twice as many it is
 	// half as long, down to leastSentPiece, so that the scratch stays small.
 	defaultSentPiece, leastSentPiece = 256 << 10, 64 << 10
@@ -112,7 +114,7 @@ func eagerFor(size, slots, eager int) int {
 func tuningFor(table *Table, size, slots int) tuning {
 	eager := cmp.Or(table.EagerBytes, defaultEager)
 	slots = cmp.Or(slots, slotsFor(size, eager))
-	return tuning{slots: slots, eager: eagerFor(size, slots, eager), chunk: cmp.Or(table.ChunkBytes, defaultChunk), piece: cmp.Or(table.PieceBytes, defaultPiece)}
+	return tuning{slots: slots, eager: eagerFor(size, slots, eager), chunk: cmp.Or(table.ChunkBytes, defaultChunk), piece: cmp.Or(table.PieceBytes, defaultPiece), cached: defaultCached}
 }
 
 // sent makes it that of members of whom some do not map each other.

@@ -97,7 +97,7 @@ func (w *window) end(op string, target int, err error) error {
 func (w *Win[T]) Put(src []T, target, disp int) error {
 	if w.quick(target) {
 		mem := w.in.At(target, disp, len(src)*w.elem)
-		copy(mem, bytesOf(src))
+		arch.Copy(mem, bytesOf(src))
 		if w.out(); mem != nil {
 			return nil
 		}
@@ -113,7 +113,7 @@ func (w *Win[T]) Put(src []T, target, disp int) error {
 func (w *Win[T]) Get(dst []T, target, disp int) error {
 	if w.quick(target) {
 		mem := w.in.At(target, disp, len(dst)*w.elem)
-		copy(bytesOf(dst), mem)
+		arch.Copy(bytesOf(dst), mem)
 		if w.out(); mem != nil {
 			return nil
 		}

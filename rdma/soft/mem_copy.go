@@ -42,5 +42,5 @@ func copyRelease(dst, src []byte) {
 		var fence uint32
 		atomic.AddUint32(&fence, 1)
 	}
-	copy(dst, src)
+	arch.Copy(dst, src)
 }

@@ -86,7 +86,7 @@ func (o *Op) withdrawn() bool {
 // move is copy with a stack check, at which the runtime can stop the goroutine.
 //
 //go:noinline
-func move(dst, src []byte) { copy(dst, src) }
+func move(dst, src []byte) { arch.Copy(dst, src) }
 
 // begin reads an announced message.
 func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"sync/atomic"
 
+	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -66,7 +67,7 @@ func (w *Window) Put(member int, off uint64, src []byte) error {
 		return err
 	}
 	if p.mem != nil {
-		copy(p.mem, src)
+		arch.Copy(p.mem, src)
 		return nil
 	}
 	return w.e.move(w.remotes[member].target, rdma.WRRDMAWrite, src, p.addr, p.key)
@@ -79,7 +80,7 @@ func (w *Window) Get(member int, off uint64, dst []byte) error {
 		return err
 	}
 	if p.mem != nil {
-		copy(dst, p.mem)
+		arch.Copy(dst, p.mem)
 		return nil
 	}
 	return w.e.move(w.remotes[member].target, rdma.WRRDMARead, dst, p.addr, p.key)
