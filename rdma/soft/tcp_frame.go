@@ -11,8 +11,8 @@ import (
 // What two providers say to each other over TCP, little-endian. One connection of a
 // pair carries the requests and answers of both.
 //
-// A message of more than pieceSize bytes goes in pieces, each with a header
-// that is complete in itself:
+// A message of more than pieceSize bytes goes in pieces, of landingSize where the payload is read into its
+// place (see landing), each with a header that is complete in itself:
 //
 //	0 type | 1 op | 2 status or RNR code | 3 flags | 4 length of the payload u32
 //	8 to u32 | 12 from u32 (queue pair numbers) | 16 psn u32 | 20 imm u32
@@ -68,8 +68,9 @@ const (
 )
 
 const (
-	frameSize = 64
-	pieceSize = 64 << 10
+	frameSize   = 64
+	pieceSize   = 64 << 10
+	landingSize = 256 << 10
 )
 
 var le = binary.LittleEndian
@@ -119,7 +120,7 @@ func parseFrame(b []byte) (f frame, err error) {
 		return f, fmt.Errorf("%w: type %d", errFrame, b[0])
 	case !o.GoesOut():
 		return f, fmt.Errorf("%w: operation %d", errFrame, f.op)
-	case f.psn > psnMask || f.total > maxMessage || f.length > pieceSize || f.offset > f.total || f.length > f.total-f.offset:
+	case f.psn > psnMask || f.total > maxMessage || f.length > landingSize || f.offset > f.total || f.length > f.total-f.offset:
 		return f, fmt.Errorf("%w: %d bytes at %d of %d, PSN %#x", errFrame, f.length, f.offset, f.total, f.psn)
 	}
 	carries := f.kind == frameData || f.kind == frameDatagram || (f.kind == frameRequest || f.kind == frameMessage) && !o.Fetches()
@@ -129,7 +130,7 @@ func parseFrame(b []byte) (f frame, err error) {
 		return f, fmt.Errorf("%w: operation %d of %d bytes with type %d", errFrame, f.op, f.total, f.kind)
 	case !carries && f.length != 0:
 		return f, fmt.Errorf("%w: a payload of %d bytes with type %d", errFrame, f.length, f.kind)
-	case carries && f.length != min(f.total-f.offset, pieceSize):
+	case carries && f.length != min(f.total-f.offset, pieceSize) && f.length != min(f.total-f.offset, landingSize):
 		return f, fmt.Errorf("%w: a piece of %d bytes at %d of %d", errFrame, f.length, f.offset, f.total)
 	}
 	return f, nil

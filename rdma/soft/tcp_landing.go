@@ -24,6 +24,14 @@ const tail = 1 << 10
 // landFrom is for how many bytes that are still to come it is worth the look.
 const landFrom = 4 << 10
 
+// longest is how many bytes of a request's payload go in a piece: the receiver looks for their memory once for each.
+func (l *link) longest(o *rdma.Operation) uint32 {
+	if l.sealed == nil && o.Moves == rdma.MovesToMemory && o.Received == 0 {
+		return landingSize
+	}
+	return pieceSize
+}
+
 // land begins the landing of a frame of whose payload have has been read. It is false where the
 // frame is to be executed when it is there as a whole.
 func (l *link) land(f *frame, have []byte) bool {

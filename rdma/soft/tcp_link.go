@@ -66,11 +66,11 @@ const (
 	// queue pairs one request and one call may come on top, and all may come twice, refused and sent again.
 	answersMost = 16 << 20
 	repliesMost = 2 * (underWayMost + 2*maxQueues)
-	readSize    = 256 << 10
+	readSize    = landingSize + tail
 	glance      = 16 << 10 // what is read at once where the frames to come are not known
 	// corkPieces and corkBytes bound what one system call sends of requests.
 	corkPieces = 64
-	corkBytes  = 512 << 10
+	corkBytes  = 1 << 20
 	shortMost  = 256 // bytes of payload that are copied behind their header, rather than named to the kernel
 	// An acknowledgement waits for as many looks of the owner, for others to come with
 	// it, and for requests to take it along: a program that answers a message does so at once.

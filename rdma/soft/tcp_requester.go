@@ -272,7 +272,7 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 		f.offset, f.length = w.offset, 0
 		send, copied := segs, false
 		if !fetches {
-			f.length = min(total-w.offset, pieceSize)
+			f.length = min(total-w.offset, w.link.longest(wr.Opcode.Operation()))
 		} else {
 			send = nil
 		}

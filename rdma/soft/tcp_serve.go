@@ -247,7 +247,7 @@ func (l *link) stream(r *reply, answer frame, mem []byte) bool {
 	answer.kind, answer.total = frameData, uint32(len(mem))
 	l.one[0] = mem
 	for at := r.sent; at < answer.total && !c.full(); at += answer.length {
-		answer.offset, answer.length = at, min(answer.total-at, pieceSize)
+		answer.offset, answer.length = at, min(answer.total-at, landingSize)
 		c.add(&answer)
 		c.payload(l.one[:], int(at), int(answer.length), false)
 	}
