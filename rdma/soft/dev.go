@@ -36,20 +36,19 @@ func (d *device) Open() (rdma.Context, error) {
 		return nil, &rdma.OpError{Op: "open_device", Detail: d.name + ": the provider is closed", Err: rdma.ErrNoDevice}
 	}
 	d.p.contexts++
-	return &context{p: d.p, device: d}, nil
+	return &context{family: family{name: "context"}, p: d.p, device: d}, nil
 }
 
 // context is an opened device: the parent of its domains and completion queues.
 type context struct {
 	rdma.UnsupportedContext
+	family // of domains and completion queues
 	p      *Provider
 	device *device
 
-	mu       sync.Mutex // guards what follows
-	children int        // domains and completion queues
-	closed   bool
-	queues   map[*queuePair]struct{}
-	past     rdma.Counters // of queue pairs that are closed
+	mu     sync.Mutex // guards what follows
+	queues map[*queuePair]struct{}
+	past   rdma.Counters // of queue pairs that are closed
 
 	events  eventQueue
 	quiet   *completionQueue // of target queue pairs, which complete nothing
@@ -145,24 +144,7 @@ func (c *context) AllocPD() (rdma.PD, error) {
 	c.p.nextPD++
 	id := c.p.nextPD
 	c.p.mu.Unlock()
-	return &domain{ctx: c, p: c.p, id: id}, nil
-}
-
-// adopt counts a new child.
-func (c *context) adopt(op string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return &rdma.OpError{Op: op, Detail: "the context is closed", Err: rdma.ErrInvalid}
-	}
-	c.children++
-	return nil
-}
-
-func (c *context) disown() {
-	c.mu.Lock()
-	c.children--
-	c.mu.Unlock()
+	return &domain{family: family{name: "protection domain"}, ctx: c, p: c.p, id: id}, nil
 }
 
 func (c *context) Counters() rdma.Counters {
@@ -200,17 +182,10 @@ func (c *context) Close() error {
 	if err := c.reap(true); err != nil {
 		return err
 	}
+	if before, err := c.end("close_device", "of its objects are open"); before || err != nil {
+		return err
+	}
 	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
-	if c.children > 0 {
-		n := c.children
-		c.mu.Unlock()
-		return &rdma.OpError{Op: "close_device", Detail: fmt.Sprintf("%d of its objects are open: close them first", n), Err: rdma.ErrBusy}
-	}
-	c.closed = true
 	if c.quiet != nil {
 		c.quiet.retire()
 	}

@@ -177,14 +177,14 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 			d.disown()
 			return bad("a shared receive queue with tags serves RC, not %v", init.Type)
 		}
-		if err := s.attach(); err != nil {
+		if err := s.adopt("create_qp"); err != nil {
 			d.disown()
 			return nil, err
 		}
 		q.shared, q.init.Cap.MaxRecvWR, q.init.Cap.MaxRecvSGE, q.init.Cap.MaxInlineRecv = s.sharedQueue, 0, 0, 0
 	}
 	if within != nil {
-		if err := within.join("create_qp"); err != nil {
+		if err := within.adopt("create_qp"); err != nil {
 			d.disown()
 			return nil, err
 		}
@@ -200,10 +200,10 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 // leaveSRQ ends the queue pair's use of its SRQ, and of its XRC domain.
 func (q *queuePair) leaveSRQ() {
 	if q.within != nil {
-		q.within.leave()
+		q.within.disown()
 	}
 	if q.shared != nil && q.shared.api != nil {
-		q.shared.api.detach()
+		q.shared.api.disown()
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -25,12 +23,9 @@ import (
 
 // xrcDomain is an XRC domain as opened by one context.
 type xrcDomain struct {
-	ctx *context
-	id  uint64
-
-	mu     sync.Mutex // guards what follows
-	uses   int        // queue pairs and shared queues of this context in it
-	closed bool
+	family // of queue pairs and shared queues of this context
+	ctx    *context
+	id     uint64
 }
 
 // privateDomain is set in the id of a domain without a file.
@@ -82,11 +77,11 @@ func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	free := -1
+	made, free := &xrcDomain{family{name: "XRC domain"}, c, id}, -1
 	for i, o := range p.domains {
 		if o.id == id {
 			p.domains[i].opens++
-			return &xrcDomain{ctx: c, id: id}, nil
+			return made, nil
 		}
 		if o.opens == 0 && free < 0 {
 			free = i
@@ -97,7 +92,7 @@ func (c *context) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 	}
 	p.domains[free] = openDomain{id, 1}
 	atomic.StoreUint64(&p.head.domains[free], id)
-	return &xrcDomain{ctx: c, id: id}, nil
+	return made, nil
 }
 
 // An openDomain is an XRC domain that this provider has open.
@@ -138,33 +133,10 @@ func (p *Provider) domainThere(id uint64) bool {
 	return false
 }
 
-// join and leave count what is in the domain.
-func (x *xrcDomain) join(op string) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
-		return &rdma.OpError{Op: op, Detail: "the XRC domain is closed", Err: rdma.ErrInvalid}
-	}
-	x.uses++
-	return nil
-}
-
-func (x *xrcDomain) leave() {
-	x.mu.Lock()
-	x.uses--
-	x.mu.Unlock()
-}
-
 func (x *xrcDomain) Close() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
-		return nil
+	if before, err := x.end("close_xrcd", "queue pairs and shared queues are in it"); before || err != nil {
+		return err
 	}
-	if x.uses > 0 {
-		return &rdma.OpError{Op: "close_xrcd", Detail: fmt.Sprintf("%d queue pairs and shared queues are in it: close them first", x.uses), Err: rdma.ErrBusy}
-	}
-	x.closed = true
 	p := x.ctx.p
 	p.mu.Lock()
 	for i := range p.domains {
@@ -273,7 +245,7 @@ func (c *context) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
 	if target == nil {
 		return bad("no target queue pair %#x is in the domain", num)
 	}
-	if err := x.join("open_qp"); err != nil {
+	if err := x.adopt("open_qp"); err != nil {
 		return nil, err
 	}
 	o := &openedQP{ctx: c, x: x, c: target, num: num}
@@ -354,7 +326,7 @@ func (o *openedQP) Close() error {
 			break
 		}
 	}
-	o.x.leave()
+	o.x.disown()
 	if o.mine != nil {
 		return o.mine.pd.ctx.reap(false)
 	}

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -12,12 +11,9 @@ import (
 type srq struct {
 	rdma.UnsupportedSRQ
 	*sharedQueue
+	family // of queue pairs attached
 	num    uint32
 	within *xrcDomain // of XRC: the domain
-
-	usesMu sync.Mutex // guards what follows
-	uses   int        // queue pairs attached
-	gone   bool
 }
 
 // The number of a shared receive queue: its index, the rank whose arena it is
@@ -100,7 +96,7 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 		d.disown()
 		return nil, err
 	}
-	s := &srq{sharedQueue: h, num: h.p.numberOf(h.index)}
+	s := &srq{sharedQueue: h, family: family{name: "shared receive queue"}, num: h.p.numberOf(h.index)}
 	h.api = s
 	if init.Striding.Strides > 0 {
 		h.openStrides(init.Striding)
@@ -121,7 +117,7 @@ func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {
 // of tags.
 func (s *srq) enter(within *xrcDomain, cq *completionQueue, maxOps int) error {
 	if within != nil {
-		if err := within.join("create_srq"); err != nil {
+		if err := within.adopt("create_srq"); err != nil {
 			return err
 		}
 		atomic.StoreUint64(&s.head.scope, within.id)
@@ -130,7 +126,7 @@ func (s *srq) enter(within *xrcDomain, cq *completionQueue, maxOps int) error {
 	}
 	if err := cq.attachShared(s.sharedQueue); err != nil {
 		if within != nil {
-			within.leave()
+			within.disown()
 		}
 		return err
 	}
@@ -191,36 +187,10 @@ func (s *srq) limited() {
 	}
 }
 
-// attach and detach count the queue pairs that take from the queue.
-func (s *srq) attach() error {
-	s.usesMu.Lock()
-	defer s.usesMu.Unlock()
-	if s.gone {
-		return &rdma.OpError{Op: "create_qp", Detail: "the shared receive queue is closed", Err: rdma.ErrInvalid}
-	}
-	s.uses++
-	return nil
-}
-
-func (s *srq) detach() {
-	s.usesMu.Lock()
-	s.uses--
-	s.usesMu.Unlock()
-}
-
 func (s *srq) Close() error {
-	s.usesMu.Lock()
-	if s.gone {
-		s.usesMu.Unlock()
-		return nil
+	if before, err := s.end("destroy_srq", "queue pairs still use it"); before || err != nil {
+		return err
 	}
-	if s.uses > 0 {
-		n := s.uses
-		s.usesMu.Unlock()
-		return &rdma.OpError{Op: "destroy_srq", Detail: fmt.Sprintf("%d queue pairs still use it: close them first", n), Err: rdma.ErrBusy}
-	}
-	s.gone = true
-	s.usesMu.Unlock()
 	atomic.StoreUint32(&s.head.num, 0)
 	if s.tags != nil {
 		s.p.watch.leave()
@@ -229,7 +199,7 @@ func (s *srq) Close() error {
 	}
 	stuck := s.shut(new(patience))
 	if s.within != nil {
-		s.within.leave()
+		s.within.disown()
 	}
 	s.pd.ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.SRQ == rdma.SRQ(s) })
 	s.pd.disown()
