@@ -4,9 +4,10 @@ import (
 	"context"
 	"os/exec"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // batchLimit is how long a batch system may take to say what has become of an allocation.
@@ -21,10 +22,10 @@ type asks struct {
 
 // batch is the allocation that this process is in, by the batch system's number; "": none that can be asked.
 func (job *Job) batch() (id string, a asks) {
-	if id = job.variable("SLURM_JOB_ID"); id != "" {
+	if id = envvar.Get(job.environ, "SLURM_JOB_ID"); id != "" {
 		return id, asks{[]string{"squeue", "--noheader", "--states=all", "--jobs=" + id, "--format=%T %r"}, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, allocationEnd}
 	}
-	if id = job.variable("JOB_ID"); id != "" && job.variable("PE_HOSTFILE") != "" {
+	if id = envvar.Get(job.environ, "JOB_ID"); id != "" && envvar.Get(job.environ, "PE_HOSTFILE") != "" {
 		// Jobs of qsub -notify are told of it by SIGUSR2, of a limit by SIGUSR1.
 		return id, asks{[]string{"qstat"}, []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGKILL}, gridEnd}
 	}
@@ -51,14 +52,4 @@ func (job *Job) revoked(ctx context.Context, c *Cause) (message string, is bool)
 		}
 		return a.end(id, string(text), err)
 	}
-}
-
-// variable is one of this process's environment; "": it is not set.
-func (job *Job) variable(name string) string {
-	for _, entry := range job.environ {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }

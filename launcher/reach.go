@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
@@ -48,7 +49,7 @@ func (job *Job) findLauncher() *JobError {
 		if len(job.RemoteShell) > 0 {
 			return bad("RemoteShell", job.RemoteShell[0], "with the launcher %s, %s starts the agents; want one of both", job.Launcher, command)
 		}
-		if job.variable(variable) == "" {
+		if envvar.Get(job.environ, variable) == "" {
 			return bad("Launcher", job.Launcher, "found no %s, want %s", variable, around)
 		}
 	default:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/launcher/hostfile"
 )
 
@@ -18,7 +19,7 @@ func (job *Job) srun(host string) []string {
 
 // node is the name that the allocation has for a host, the only one by which srun knows it.
 func (job *Job) node(host string) string {
-	list, err := hostfile.List(job.variable("SLURM_JOB_NODELIST"))
+	list, err := hostfile.List(envvar.Get(job.environ, "SLURM_JOB_NODELIST"))
 	if at := hostfile.Find(list, host); err == nil && at >= 0 {
 		return list[at].Name
 	}

@@ -3,7 +3,8 @@ package pmi
 import (
 	"fmt"
 	"strconv"
-	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // Env is what a launcher tells a rank through its environment.
@@ -26,27 +27,9 @@ const secureKey = "gorun_secure"
 // FromEnviron reads the variables of PMI-1 from environ, which has the form of os.Environ. found
 // is false if there is no PMI server. An invalid value is an error that names the variable.
 func FromEnviron(environ []string) (env Env, found bool, err error) {
-	env = Env{FD: -1, Rank: -1}
-	var rank, size, fd string
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		switch name {
-		case "PMI_FD":
-			fd = value
-		case "PMI_PORT":
-			env.Port = value
-		case "PMI_ID":
-			env.ID = value
-		case "PMI_RANK":
-			rank = value
-		case "PMI_SIZE":
-			size = value
-		case "PMI_SPAWNED":
-			env.Spawned = value != "" && value != "0"
-		case "GORUN_PMI":
-			env.Cards = value == "cards"
-		}
-	}
+	get := func(name string) string { return envvar.Get(environ, name) }
+	fd, rank, size, spawned := get("PMI_FD"), get("PMI_RANK"), get("PMI_SIZE"), get("PMI_SPAWNED")
+	env = Env{FD: -1, Rank: -1, Port: get("PMI_PORT"), ID: get("PMI_ID"), Spawned: spawned != "" && spawned != "0", Cards: get("GORUN_PMI") == "cards"}
 	if fd == "" && env.Port == "" {
 		return Env{FD: -1, Rank: -1}, false, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/coll"
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -103,14 +104,12 @@ func (cfg Config) withProgress() (Config, error) {
 // progressIn is what the variables of gorun and of the MPIs say, of which the first counts.
 func progressIn(environ []string) (Progress, error) {
 	for _, name := range []string{"GORUN_ASYNC_PROGRESS", "MPICH_ASYNC_PROGRESS", "I_MPI_ASYNC_PROGRESS"} {
-		for _, entry := range environ {
-			if is, value, _ := strings.Cut(entry, "="); is == name && value != "" {
-				p, err := ParseProgress(value)
-				if err != nil {
-					err = fmt.Errorf("%s=%s: %w", name, value, err)
-				}
-				return p, err
+		if value := envvar.Get(environ, name); value != "" {
+			p, err := ParseProgress(value)
+			if err != nil {
+				err = fmt.Errorf("%s=%s: %w", name, value, err)
 			}
+			return p, err
 		}
 	}
 	return 0, nil
@@ -271,14 +270,7 @@ func FromEnviron(environ []string) (Environment, error) {
 	if found {
 		env.PMI = &server
 	} else {
-		env.Foreign = foreign(func(name string) string {
-			for _, entry := range environ {
-				if value, ok := strings.CutPrefix(entry, name+"="); ok && name != "" {
-					return value
-				}
-			}
-			return ""
-		})
+		env.Foreign = foreign(func(name string) string { return envvar.Get(environ, name) })
 	}
 	vars := make(map[string]string)
 	for _, entry := range environ {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/cmd/allreduce/internal/group"
 	"github.com/gorun-mpi/gorun/cmd/internal/doca"
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/rank"
 )
 
@@ -52,7 +53,7 @@ func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	if err == nil {
 		err = parser.CreateResults()
 	}
-	if ucx := doca.Variable(environ, "UCX_NET_DEVICES"); ucx != "" {
+	if ucx := envvar.Get(environ, "UCX_NET_DEVICES"); ucx != "" {
 		parser.Note("UCX_NET_DEVICES=%s has no effect: members of several hosts speak TCP, over the interfaces that lead to their addresses", ucx)
 	}
 	// Under a launcher each rank says it: their command lines may differ.

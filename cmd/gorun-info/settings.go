@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // setting is an environment variable of gorun's own.
@@ -78,11 +79,7 @@ func showSettings(_ context.Context, r *request) int {
 func currentSettings(environ []string) []setting {
 	list := settings()
 	for i := range list {
-		for _, entry := range environ {
-			if name, value, _ := strings.Cut(entry, "="); name == list[i].Name {
-				list[i].Value = value
-			}
-		}
+		list[i].Value = envvar.Get(environ, list[i].Name)
 	}
 	return list
 }

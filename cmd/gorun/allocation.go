@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/launcher/hostfile"
 )
 
@@ -33,7 +34,7 @@ func (s *settings) allocation() ([]hostfile.Host, error) {
 		return nil, nil
 	}
 	for _, b := range batchSystems {
-		value, _ := lookup(s.environ, b.variable)
+		value := envvar.Get(s.environ, b.variable)
 		if value == "" {
 			continue
 		}
@@ -52,7 +53,7 @@ func (s *settings) allocation() ([]hostfile.Host, error) {
 // launched tells whether a launcher has started this process.
 func (s *settings) launched() bool {
 	return slices.ContainsFunc([]string{"GORUN_JOB", "OMPI_MCA_ess_base_jobid", "PMIX_RANK", "PMI_RANK"}, func(name string) bool {
-		_, is := lookup(s.environ, name)
+		_, is := envvar.Lookup(s.environ, name)
 		return is
 	})
 }
@@ -69,8 +70,8 @@ func (s *settings) chooseLauncher() error {
 		{"sge", "PE_HOSTFILE", "JOB_ID", "gridengine's", func(file string) ([]hostfile.Host, error) { return gridHosts(s, file) }},
 	} {
 		asked := s.job.Launcher == b.launcher
-		value, _ := lookup(s.environ, b.variable)
-		id, _ := lookup(s.environ, b.id)
+		value := envvar.Get(s.environ, b.variable)
+		id := envvar.Get(s.environ, b.id)
 		if !asked && (s.job.Launcher != "" || s.job.RemoteShell != nil || s.launched()) || value == "" || id == "" || len(others) == 0 {
 			continue
 		}
@@ -92,7 +93,7 @@ func (s *settings) chooseLauncher() error {
 // knowOwnNode has this machine be localhost where hosts have Slurm's name for it: in a container its host name may be
 // another, and srun missing.
 func (s *settings) knowOwnNode(lists []*[]hostfile.Host) {
-	node, _ := lookup(s.environ, "SLURMD_NODENAME")
+	node := envvar.Get(s.environ, "SLURMD_NODENAME")
 	for _, list := range lists {
 		for i := range *list {
 			if h := &(*list)[i]; node != "" && h.Name == node {
@@ -109,7 +110,7 @@ func slurmHosts(s *settings, value string) ([]hostfile.Host, error) {
 		return nil, err
 	}
 	for _, name := range []string{"SLURM_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_JOB_CPUS_PER_NODE"} {
-		text, _ := lookup(s.environ, name)
+		text := envvar.Get(s.environ, name)
 		if text == "" {
 			continue
 		}

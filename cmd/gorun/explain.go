@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
@@ -178,7 +179,7 @@ func meant(name string, job launcher.Job) string {
 		base, before = name[at+1:], name[:at+1]
 		dirs = []string{before}
 	case app.Path == "":
-		path, _ := lookup(app.Env, "PATH")
+		path := envvar.Get(app.Env, "PATH")
 		dirs = append(filepath.SplitList(path), ".")
 	}
 	var names []string

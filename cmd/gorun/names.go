@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
 
@@ -49,7 +50,7 @@ func isRecent(command string) bool { return filepath.Base(command) == "mpirun-6"
 // does not know their names. The option decides how the others are read, so it is the first.
 func (c *commandLine) playAs() error {
 	option := "GORUN_AS"
-	name, _ := lookup(c.environ, option)
+	name := envvar.Get(c.environ, option)
 	if len(c.args) > 0 {
 		word, value, one := strings.Cut(c.args[0], "=")
 		switch {

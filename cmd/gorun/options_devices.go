@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // deviceOptions are the options that say which devices the ranks find.
@@ -31,12 +33,12 @@ func setEmulate(s *settings, value string) error {
 // another launcher. What an outer gorun has set for its ranks is not the user's.
 func (s *settings) noteEmulate(environ []string) {
 	const name = "GORUN_EMULATE"
-	value, _ := lookup(environ, name)
+	value := envvar.Get(environ, name)
 	if value == "" || value == strings.Join(s.job.Emulate, ",") {
 		return
 	}
-	if outer, _ := lookup(s.environ, name); value == outer {
-		if _, inside := lookup(s.environ, "GORUN_JOB"); inside {
+	if outer := envvar.Get(s.environ, name); value == outer {
+		if _, inside := envvar.Lookup(s.environ, "GORUN_JOB"); inside {
 			return
 		}
 	}

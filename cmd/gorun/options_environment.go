@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // environmentOptions are the options that say what is in the ranks' environment.
@@ -97,7 +99,7 @@ func (s *settings) export(value string, edits *[]edit) error {
 		}
 		return nil
 	}
-	if text, ok := lookup(s.environ, name); ok {
+	if text, ok := envvar.Lookup(s.environ, name); ok {
 		*edits = append(*edits, edit{name: name, value: text})
 		return nil
 	}
@@ -107,17 +109,6 @@ func (s *settings) export(value string, edits *[]edit) error {
 
 func (s *settings) warn(format string, args ...any) {
 	s.warnings = append(s.warnings, fmt.Sprintf(format, args...))
-}
-
-// lookup is the value of a variable. The last of equal names wins, as for a
-// process's own environment.
-func lookup(environ []string, name string) (string, bool) {
-	for _, entry := range slices.Backward(environ) {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
 }
 
 // edits are the changes that are being collected: the job's or the program's.
@@ -197,7 +188,7 @@ func (s *settings) environment(p *program) []string {
 	case inheritNone:
 	case inheritListed:
 		for _, name := range i.names {
-			if value, ok := lookup(s.environ, name); ok {
+			if value, ok := envvar.Lookup(s.environ, name); ok {
 				env = append(env, name+"="+value)
 			}
 		}
@@ -217,7 +208,7 @@ func (s *settings) environment(p *program) []string {
 func (e edit) apply(env []string) []string {
 	now, set := "", false
 	if e.op != assigned {
-		now, set = lookup(env, e.name)
+		now, set = envvar.Lookup(env, e.name)
 	}
 	switch {
 	case e.op == removed:

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
@@ -295,8 +296,8 @@ func (s *settings) finishOutput() {
 		prefix = strings.Replace(prefix, "%c", "[%c]", 1) + " "
 	}
 	s.job.Output.Prefix = prefix
-	_, plain := lookup(s.environ, "NO_COLOR")
-	term, _ := lookup(s.environ, "TERM")
+	_, plain := envvar.Lookup(s.environ, "NO_COLOR")
+	term := envvar.Get(s.environ, "TERM")
 	s.looks.plain = plain || term == "dumb"
 }
 

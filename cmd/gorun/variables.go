@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // variable is a variable of the environment that stands for an option.
@@ -121,7 +123,7 @@ func (r *reader) variables() error {
 		if v.option == "" || v.under != 0 && v.under&r.s.under == 0 {
 			continue
 		}
-		value, ok := lookup(r.s.environ, v.name)
+		value, ok := envvar.Lookup(r.s.environ, v.name)
 		o := longOption(r.table, v.option)
 		if !ok || value == "" || o == nil || r.given[v.option] || slices.ContainsFunc(v.unless, func(name string) bool { return r.given[name] }) {
 			continue
@@ -141,14 +143,14 @@ func (r *reader) variables() error {
 			return err
 		}
 	}
-	if list, ok := lookup(r.s.environ, "OMPI_MCA_mca_base_env_list"); ok && list != "" {
+	if list, ok := envvar.Lookup(r.s.environ, "OMPI_MCA_mca_base_env_list"); ok && list != "" {
 		r.s.spelling = "OMPI_MCA_mca_base_env_list"
 		if err := r.s.setParameter("OMPI_MCA_", "mca_base_env_list", list); err != nil {
 			return &refusal{r.s.spelling, err}
 		}
 	}
 	var parameters []parameter
-	_, inside := lookup(r.s.environ, "OMPI_MCA_ess_base_jobid") // in a rank of Open MPI's launcher they say how that was called
+	_, inside := envvar.Lookup(r.s.environ, "OMPI_MCA_ess_base_jobid") // in a rank of Open MPI's launcher they say how that was called
 	for _, entry := range r.s.environ {
 		name, value, _ := strings.Cut(entry, "=")
 		for _, prefix := range []string{"OMPI_MCA_", "PRTE_MCA_"} {
@@ -171,10 +173,10 @@ func (r *reader) configuration() error {
 	said := r.s.jobEnv
 	r.s.jobEnv = nil
 	defer func() { r.s.jobEnv = append(r.s.jobEnv, said...) }()
-	if name, ok := lookup(r.s.environ, "HYDRA_CONFIG_FILE"); ok && name != "" {
+	if name, ok := envvar.Lookup(r.s.environ, "HYDRA_CONFIG_FILE"); ok && name != "" {
 		return r.readLines("HYDRA_CONFIG_FILE", name)
 	}
-	home, ok := lookup(r.s.environ, "HOME")
+	home, ok := envvar.Lookup(r.s.environ, "HOME")
 	if !ok || home == "" {
 		return nil
 	}

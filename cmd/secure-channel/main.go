@@ -30,6 +30,7 @@ import (
 	"sync"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/doca"
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma/comch"
 )
@@ -44,7 +45,7 @@ func run(ctx context.Context, args, environ []string, std doca.Stdio) int {
 	}
 	launched := env.PMI != nil && env.PMI.Size > 1
 	parser, p := newParser(launched)
-	p.name = doca.Variable(environ, "GORUN_CHANNEL")
+	p.name = envvar.Get(environ, "GORUN_CHANNEL")
 	err = parser.Parse(args)
 	if err == nil {
 		err = p.settle(parser)

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // Standard is the library of MPI's standard ABI, by the name with which programs are linked.
@@ -100,13 +102,9 @@ func machine() uint16 { return map[string]uint16{"amd64": 62, "arm64": 183}[runt
 
 // Directories are where libraries of MPIs are looked for, those of LD_LIBRARY_PATH first.
 func Directories(environ []string) (dirs []string) {
-	for _, entry := range environ {
-		if list, ok := strings.CutPrefix(entry, "LD_LIBRARY_PATH="); ok {
-			for dir := range strings.SplitSeq(list, ":") {
-				if filepath.IsAbs(dir) {
-					dirs = append(dirs, dir)
-				}
-			}
+	for dir := range strings.SplitSeq(envvar.Get(environ, "LD_LIBRARY_PATH"), ":") {
+		if filepath.IsAbs(dir) {
+			dirs = append(dirs, dir)
 		}
 	}
 	triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"

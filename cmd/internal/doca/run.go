@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/sirupsen/logrus"
 
@@ -77,14 +76,4 @@ func (r *Run) End(ctx context.Context, err error) int {
 	}
 	say(log, logrus.ErrorLevel, err.Error())
 	return StatusFailed
-}
-
-// Variable is the value of a variable of the environment, "" where it is not set.
-func Variable(environ []string, name string) string {
-	for _, entry := range environ {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }

@@ -7,13 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // A relay is the state of a relay's process.
@@ -43,12 +44,7 @@ func MainRelay(stdin, stdout *os.File, env []string, atOnce int, silence time.Du
 	if err != nil {
 		return err
 	}
-	r := &relay{session: y, env: env, gate: NewGate(atOnce), silence: silence, running: map[*tries]bool{}, idle: make(chan struct{})}
-	for _, setting := range env {
-		if session, is := strings.CutPrefix(setting, "SSH_CONNECTION="); is {
-			r.from = sshClient(session)
-		}
-	}
+	r := &relay{session: y, env: env, gate: NewGate(atOnce), silence: silence, running: map[*tries]bool{}, idle: make(chan struct{}), from: sshClient(envvar.Get(env, "SSH_CONNECTION"))}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {

@@ -6,11 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
@@ -140,10 +140,8 @@ func (l *lineFile) open(env []string) {
 		l.limit = min(l.limit, limit.Cur)
 	}
 	dirs := []string{"/var/tmp", "/tmp"}
-	for _, e := range env {
-		if dir, ok := strings.CutPrefix(e, "TMPDIR="); ok && filepath.IsAbs(dir) {
-			dirs = []string{dir}
-		}
+	if dir := envvar.Get(env, "TMPDIR"); filepath.IsAbs(dir) {
+		dirs = []string{dir}
 	}
 	for _, dir := range dirs {
 		if l.file, l.err = nameless(dir); l.err == nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // Exit statuses of programs that cannot be started, as shells use them.
@@ -178,13 +180,10 @@ func whyNowhere(file string) string {
 
 // searchPath is where an environment has programs looked for.
 func searchPath(env []string) string {
-	search := defaultPath
-	for _, entry := range env {
-		if v, ok := strings.CutPrefix(entry, "PATH="); ok {
-			search = v
-		}
+	if search, ok := envvar.Lookup(env, "PATH"); ok {
+		return search
 	}
-	return search
+	return defaultPath
 }
 
 // executable tells whether this process may execute a file.

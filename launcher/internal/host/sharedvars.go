@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/envvar"
 )
 
 // sharedVars are the variables that gorun sets and that users set too. What the
@@ -121,14 +123,9 @@ func UserSets(environ []string, name string) bool {
 
 // settings are the entries that an outer gorun says it has set.
 func settings(environ []string) map[string]bool {
-	var set map[string]bool
-	for _, entry := range environ {
-		if list, ok := strings.CutPrefix(entry, "GORUN_SET="); ok {
-			set = make(map[string]bool)
-			for setting := range strings.FieldsSeq(list) {
-				set[setting] = true
-			}
-		}
+	set := make(map[string]bool)
+	for setting := range strings.FieldsSeq(envvar.Get(environ, "GORUN_SET")) {
+		set[setting] = true
 	}
 	return set
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/internal/meet"
 	"github.com/gorun-mpi/gorun/internal/mpilib"
 	"github.com/gorun-mpi/gorun/internal/ports"
@@ -108,15 +109,7 @@ func (v *View) status(key string) string {
 }
 
 // variable is one of the environment's.
-func (v *View) variable(name string) string {
-	value := ""
-	for _, entry := range v.Environ {
-		if k, text, ok := strings.Cut(entry, "="); ok && k == name {
-			value = text
-		}
-	}
-	return value
-}
+func (v *View) variable(name string) string { return envvar.Get(v.Environ, name) }
 
 // stat is a file's; name may begin with "/".
 func (v *View) stat(name string) (fs.FileInfo, error) {
