@@ -22,9 +22,7 @@ func check(job *Job) (*placer, *JobError) {
 	if job.Env == nil {
 		job.Env = job.environ
 	}
-	if job.Log == nil {
-		job.Log = slog.New(slog.DiscardHandler)
-	}
+	job.Log = cmp.Or(job.Log, slog.New(slog.DiscardHandler))
 	if err := checkApps(job); err != nil {
 		return nil, err
 	}

@@ -386,9 +386,7 @@ func (c *controller) result() (Result, error) {
 	}
 	r := Result{States: c.survey.states, Unfinished: c.outlet.err.Within(), Profile: c.profile}
 	profile.Sort(r.Profile)
-	if cause == nil {
-		cause = c.end.suspect
-	}
+	cause = cmp.Or(cause, c.end.suspect)
 	if cause == nil && c.end.leaver != nil {
 		r.Note = c.end.note()
 	}

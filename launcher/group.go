@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"strconv"
@@ -211,10 +212,7 @@ func (w *worlds) universe() int {
 	for _, h := range w.job.Hosts {
 		room += max(1, h.Slots)
 	}
-	if room == 0 {
-		room = w.cpus()
-	}
-	return max(room, w.groups[0].size())
+	return max(cmp.Or(room, w.cpus()), w.groups[0].size())
 }
 
 // universeTold is what programs are told of that; 0: nothing.

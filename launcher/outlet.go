@@ -304,15 +304,7 @@ func (o *outlet) ends(lines []string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := o.last.Lines()
-	if len(all) < len(lines) {
-		return false
-	}
-	for i, line := range all[len(all)-len(lines):] {
-		if !strings.HasSuffix(line, lines[i]) {
-			return false
-		}
-	}
-	return true
+	return len(all) >= len(lines) && slices.EqualFunc(all[len(all)-len(lines):], lines, strings.HasSuffix)
 }
 
 func isFile(w io.Writer) bool {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 )
 
 // Kinds of violations, together with ErrSyntax and ErrLine.
@@ -133,9 +134,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 		e.peers = append(e.peers, p)
 	}
 	e.store.init()
-	for key, value := range cfg.Preset {
-		e.store.all[key] = value
-	}
+	maps.Copy(e.store.all, cfg.Preset)
 	if cfg.Mapping != "" && len(cfg.Mapping) <= ValLenMax {
 		e.store.all["PMI_process_mapping"] = cfg.Mapping
 	}

@@ -93,20 +93,18 @@ func (p *params) checkSize() error {
 	return nil
 }
 
-func (p *params) parseAddresses() error {
+func (p *params) parseAddresses() (err error) {
 	if p.launched {
 		return fmt.Errorf("found %q, but under a launcher the members find each other through it", p.addressList)
 	}
-	var err error
 	p.addresses, err = parseAddresses(p.addressList, p.port, linkLocals)
 	return err
 }
 
-func (p *params) loadKey() error {
+func (p *params) loadKey() (err error) {
 	if p.launched {
 		return fmt.Errorf("found %q, but under a launcher the group has the job's key", p.keyFile)
 	}
-	var err error
 	p.key, err = comch.LoadKey(p.keyFile)
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,9 +49,7 @@ func (p *params) settleEngines() error {
 	case p.engineList == engineDaemon && !slices.Contains(p.memories, registered):
 		return errors.New("--engine daemon: found --memory ordinary, expected registered: the daemon does not reach other memory")
 	}
-	if p.benchmarkList == "" {
-		p.benchmarkList = "engines"
-	}
+	p.benchmarkList = cmp.Or(p.benchmarkList, "engines")
 	list, err := p.selected()
 	for _, b := range list {
 		if b.how&startable == 0 {

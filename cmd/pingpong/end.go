@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -131,8 +132,8 @@ func (e *end) own(c io.Closer) { e.owned = append(e.owned, c) }
 // close closes everything, the last first.
 func (e *end) close() error {
 	var errs []error
-	for i := len(e.owned) - 1; i >= 0; i-- {
-		errs = append(errs, e.owned[i].Close())
+	for _, c := range slices.Backward(e.owned) {
+		errs = append(errs, c.Close())
 	}
 	e.owned = nil
 	return errors.Join(errs...)

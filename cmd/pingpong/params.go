@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -225,9 +226,7 @@ func (p *params) settle() error {
 	if p.warmup < 0 {
 		p.warmup = max(1, p.iterations/10)
 	}
-	if p.listen == "" {
-		p.listen = net.JoinHostPort("127.0.0.1", defaultPort)
-	}
+	p.listen = cmp.Or(p.listen, net.JoinHostPort("127.0.0.1", defaultPort))
 	return nil
 }
 

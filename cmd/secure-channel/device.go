@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -109,11 +110,7 @@ func canonical(name string) string {
 	if m == nil {
 		return name
 	}
-	domain := m[1]
-	if domain == "" {
-		domain = "0000:"
-	}
-	return strings.ToLower(domain + m[2] + "." + m[3])
+	return strings.ToLower(cmp.Or(m[1], "0000:") + m[2] + "." + m[3])
 }
 
 func noteColon(parser *doca.Parser, flag, given string) {

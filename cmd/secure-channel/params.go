@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -117,11 +118,10 @@ func (p *params) checkAddress(address string) error {
 	return nil
 }
 
-func (p *params) loadKey() error {
+func (p *params) loadKey() (err error) {
 	if p.launched {
 		return fmt.Errorf("found %q, but under a launcher the channel has the job's key", p.keyFile)
 	}
-	var err error
 	p.key, err = comch.LoadKey(p.keyFile)
 	return err
 }
@@ -131,14 +131,11 @@ func (p *params) settle(parser *doca.Parser) error {
 	if p.role == roleHost && p.rep != "" {
 		return parser.Wrong("rep-pci", "found %q, but a host has no representors: leave it out, or start the DPU's end with --role dpu", p.rep)
 	}
-	if p.role == "" && !p.launched {
-		p.role = roleHost
-		if p.rep != "" {
-			p.role = roleDPU
-		}
-	}
 	if p.role == "" && p.rep != "" {
 		p.role = roleDPU
+	}
+	if p.role == "" && !p.launched {
+		p.role = roleHost
 	}
 	switch {
 	case p.listen != "" && p.connect != "":
@@ -156,9 +153,7 @@ func (p *params) settle(parser *doca.Parser) error {
 	case p.clients != 1 && p.role == roleHost:
 		return parser.Wrong("clients", "found %d, but a host has one DPU: give --role dpu", p.clients)
 	}
-	if p.buffer == 0 {
-		p.buffer = max(p.size, comch.MinBuffer)
-	}
+	p.buffer = cmp.Or(p.buffer, max(p.size, comch.MinBuffer))
 	return nil
 }
 

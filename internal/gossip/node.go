@@ -154,11 +154,7 @@ func (n *Node) memberConfig() (*memberlist.Config, error) {
 	if n.cfg.ProbeTimeout > 0 {
 		mc.ProbeTimeout = n.cfg.ProbeTimeout
 	}
-	out := n.cfg.Log
-	if out == nil {
-		out = io.Discard
-	}
-	mc.Logger = log.New(out, "", 0)
+	mc.Logger = log.New(cmp.Or(n.cfg.Log, io.Discard), "", 0)
 
 	under := n.cfg.Transport
 	if under == nil {

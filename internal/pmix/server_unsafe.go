@@ -8,6 +8,7 @@ package pmix
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -171,10 +172,7 @@ func (s *Server) Register(ns Namespace) error {
 	for _, a := range apps {
 		count = max(count, a+1)
 	}
-	universe := ns.Universe
-	if universe == 0 {
-		universe = len(ns.NodeOf)
-	}
+	universe := cmp.Or(ns.Universe, len(ns.NodeOf))
 	parent := Proc{}
 	if ns.Parent != nil {
 		parent = *ns.Parent

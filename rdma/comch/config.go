@@ -1,6 +1,7 @@
 package comch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -67,12 +68,7 @@ func (c *Config) log(format string, args ...any) {
 
 // settle judges the configuration and fills in its defaults.
 func (c *Config) settle() error {
-	if c.Buffer == 0 {
-		c.Buffer = DefaultBuffer
-	}
-	if c.Queue == 0 {
-		c.Queue = DefaultQueue
-	}
+	c.Buffer, c.Queue = cmp.Or(c.Buffer, DefaultBuffer), cmp.Or(c.Queue, DefaultQueue)
 	switch {
 	case c.Key != nil && len(c.Key) < MinKey:
 		return fmt.Errorf("comch: a key of %d bytes, expected %d or more", len(c.Key), MinKey)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -146,12 +147,8 @@ func (ln *Listener) acceptAll() {
 
 // lasting tells whether a listener that gave err gives nothing else from now on.
 func lasting(err error) bool {
-	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EPERM, syscall.EPROTO} {
-		if errors.Is(err, passing) {
-			return false
-		}
-	}
-	return true
+	passing := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EPERM, syscall.EPROTO}
+	return !slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
 }
 
 // admit has a client show who it is, and hands it on.

@@ -1,6 +1,7 @@
 package dpa
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -33,16 +34,7 @@ type Config struct {
 
 // settle checks the values and fills in the defaults.
 func (c *Config) settle() error {
-	c.Threads, c.Processes = max(c.Threads, 0), max(c.Processes, 0)
-	if c.Threads == 0 {
-		c.Threads = 1
-	}
-	if c.Processes == 0 {
-		c.Processes = 1
-	}
-	if c.Grace == 0 {
-		c.Grace = defaultGrace
-	}
+	c.Threads, c.Processes, c.Grace = max(c.Threads, 1), max(c.Processes, 1), cmp.Or(c.Grace, defaultGrace)
 	switch {
 	case c.Threads > MaxThreads:
 		return bad("context", "%d threads, expected at most %d", c.Threads, MaxThreads)

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
@@ -343,10 +344,7 @@ func (q *queuePair) refused(a answer, each time.Duration) {
 		q.settle(q.pending.first(), rdma.WCRNRRetryExcErr, 0)
 		return
 	}
-	if each == 0 {
-		each = tick // no timeout: it is asked for ever, and not counted
-	}
-	q.waiting, q.until = a, time.Now().Add(each)
+	q.waiting, q.until = a, time.Now().Add(cmp.Or(each, tick)) // no timeout: it is asked for ever, and not counted
 	q.drained()
 }
 

@@ -96,12 +96,7 @@ func exits(pid int) bool {
 		return false
 	}
 	tasks, _ := os.ReadDir(dir + "/task")
-	for _, t := range tasks {
-		if !exiting(dir + "/task/" + t.Name()) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(tasks, func(t os.DirEntry) bool { return !exiting(dir + "/task/" + t.Name()) })
 }
 
 // exiting tells it of the thread with a directory in /proc. One that has yet to see

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -128,9 +129,7 @@ type surroundings struct {
 }
 
 func newEnvironment(spec *Spec, in surroundings) *environment {
-	if in.cpus == 0 {
-		in.cpus = topo.CPUs()
-	}
+	in.cpus = cmp.Or(in.cpus, topo.CPUs())
 	size, local := strconv.Itoa(spec.NP), strconv.Itoa(len(spec.Ranks))
 	host := []string{
 		Marker(spec),

@@ -87,10 +87,7 @@ func program(name, dir, path string, env []string) (string, error) {
 			return "", fail(statusNotExecutable, "not executable: %w", reason(err))
 		}
 	}
-	search := path
-	if search == "" {
-		search = searchPath(env)
-	}
+	search := cmp.Or(path, searchPath(env))
 	var found error
 	for _, d := range filepath.SplitList(search) {
 		d = cmp.Or(d, ".") // as POSIX has it
@@ -147,8 +144,7 @@ func FindHere(app *AppSpec) (file string, status int, err error) {
 			return file, 0, nil
 		}
 	}
-	var start *startError
-	if errors.As(err, &start) {
+	if start, ok := errors.AsType[*startError](err); ok {
 		return "", start.status, start.err
 	}
 	return "", statusNotFound, err
@@ -210,8 +206,7 @@ func isThere(file string) bool {
 
 // reason is an error without the path, which the message names already.
 func reason(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err

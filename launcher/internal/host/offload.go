@@ -98,10 +98,7 @@ func (h *Host) noDaemon(err error) error {
 
 // checkDaemon refuses more threads than the host has CPUs.
 func (h *Host) checkDaemon() error {
-	cpus := h.cfg.CPUs
-	if cpus == 0 {
-		cpus = topo.CPUs()
-	}
+	cpus := cmp.Or(h.cfg.CPUs, topo.CPUs())
 	if h.spec.Offload > cpus {
 		return h.noDaemon(fmt.Errorf("more threads than the %d CPUs of host %s", cpus, h.spec.Host))
 	}

@@ -178,8 +178,7 @@ const unencrypted = "; expected a Go program with rank.Config{Secure: softtls.Ha
 
 func (h *Host) violation(engine *pmi.Engine, v pmi.Violation) {
 	text := v.Err.Error()
-	var re *pmi.RankError
-	if errors.As(v.Err, &re) {
+	if re, ok := errors.AsType[*pmi.RankError](v.Err); ok {
 		text = "pmi: " + re.Kind.Error() + ": " + re.Detail // the rank is named beside it
 		if re.Kind == pmi.ErrSecure {
 			text = "--secure: " + re.Detail + unencrypted

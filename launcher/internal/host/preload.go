@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -109,12 +110,7 @@ func (h *Host) fetch(app int, p *Preload) (file string, err error) {
 
 // preloads tells whether programs come into the job directory.
 func (s *Spec) preloads() bool {
-	for i := range s.Apps {
-		if s.Apps[i].Preload != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Apps, func(a AppSpec) bool { return a.Preload != nil })
 }
 
 // runsNone tells whether no program may be executed on the file system of a directory.

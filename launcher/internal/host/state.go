@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -37,9 +38,7 @@ func (h *Host) processes() map[int][]proc.Stat {
 // describe says what a process is doing.
 func describe(p proc.Stat) string {
 	doing := map[byte]string{'R': "running", 'S': "sleeping", 'D': "waiting for a device or a file system", 'T': "stopped", 't': "stopped by a debugger", 'Z': "a zombie"}[p.State]
-	if doing == "" {
-		doing = "in state " + string(p.State)
-	}
+	doing = cmp.Or(doing, "in state "+string(p.State))
 	if where := kernelFunction(p.PID); where != "" && p.State != 'R' {
 		doing += " in " + where
 	}

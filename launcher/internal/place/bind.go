@@ -73,12 +73,9 @@ func (d *dealer) decide() Bind {
 
 // whole tells whether the hosts may be used wholly, and have a CPU for each rank.
 func (d *dealer) whole() bool {
-	for _, b := range d.hosts {
-		if b.used > 0 && (b.Machine == nil || b.Machine.Restricted() || b.used > b.Machine.Usable() || b.used > b.Slots) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.hosts, func(b *bin) bool {
+		return b.used > 0 && (b.Machine == nil || b.Machine.Restricted() || b.used > b.Machine.Usable() || b.used > b.Slots)
+	})
 }
 
 // taken counts the ranks of an object.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/internal/arch"
@@ -447,12 +448,9 @@ func (pr *progress) activate(p *peer) {
 	s := &pr.rings
 	for i := range s.given {
 		if s.given[i].from == p {
-			for _, a := range s.active {
-				if a == i {
-					return
-				}
+			if !slices.Contains(s.active, i) {
+				s.active = append(s.active, i)
 			}
-			s.active = append(s.active, i)
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"slices"
@@ -46,10 +47,7 @@ func own(stderr string) string {
 			last = line
 		}
 	}
-	if last == "" {
-		last = lastLine(stderr)
-	}
-	return last
+	return cmp.Or(last, lastLine(stderr))
 }
 
 // starts tells whether programs of the MPIs start.
