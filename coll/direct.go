@@ -21,9 +21,7 @@ package coll
 // Steps: 2. Bytes: each input is read once; each output written once.
 
 // theirs is the memory that peer has exposed as #index.
-func theirs(peer, index int) loc {
-	return loc{operand: exposed0 + operand(index), peer: int32(peer)}
-}
+func theirs(peer, index int) loc { return loc{operand: exposed0 + operand(index), peer: int32(peer)} }
 
 // everyone and nobody stand for the members that have an output.
 const (

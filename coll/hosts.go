@@ -57,9 +57,7 @@ func (b *builder) placement() *placement {
 }
 
 // others are all hosts but h, the next one first: no two leaders begin with the same one.
-func (p *placement) others(h int) [][]int {
-	return slices.Concat(p.hosts[h+1:], p.hosts[:h])
-}
+func (p *placement) others(h int) [][]int { return slices.Concat(p.hosts[h+1:], p.hosts[:h]) }
 
 // levels is the members of the caller's host, the leader first, and all other hosts.
 func (b *builder) levels() (mine []int, others [][]int) {

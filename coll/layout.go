@@ -41,16 +41,12 @@ func newLayout(members, slots, eager int, staging bool) layout {
 	return l
 }
 
-func (l *layout) credit(member int) int { return member * l.lane }
-func (l *layout) waits(member int) int  { return member*l.lane + 8 }
-func (l *layout) fault(member int) int  { return member*l.lane + faultOffset }
-func (l *layout) header(member, slot int) int {
-	return member*l.lane + ringOffset + slot*l.stride
-}
+func (l *layout) credit(member int) int        { return member * l.lane }
+func (l *layout) waits(member int) int         { return member*l.lane + 8 }
+func (l *layout) fault(member int) int         { return member*l.lane + faultOffset }
+func (l *layout) header(member, slot int) int  { return member*l.lane + ringOffset + slot*l.stride }
 func (l *layout) payload(member, slot int) int { return l.header(member, slot) + headerLen }
-func (l *layout) stage(member, slot int) int {
-	return l.members*l.lane + (member*l.slots+slot)*l.room
-}
+func (l *layout) stage(member, slot int) int   { return l.members*l.lane + (member*l.slots+slot)*l.room }
 
 // desk is where the desk begins in a region that has one.
 func (l *layout) desk() int { return (l.size() + line - 1) &^ (line - 1) }

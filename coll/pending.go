@@ -89,9 +89,7 @@ func (b *backlog) push(p *Pending) {
 func (b *backlog) empty() bool { return b.first == len(b.queue) }
 
 // callsProgram tells whether the first call's reduction is a function of the program.
-func (b *backlog) callsProgram() bool {
-	return b.queue[b.first].reduction.ID >= kernel.UserID
-}
+func (b *backlog) callsProgram() bool { return b.queue[b.first].reduction.ID >= kernel.UserID }
 
 // pop ends the first call.
 func (b *backlog) pop(err error) {

@@ -16,9 +16,7 @@ type JobError struct {
 	Err error
 }
 
-func (e *JobError) Error() string {
-	return fmt.Sprintf("%s %s: %v", e.Field, e.Value, e.Err)
-}
+func (e *JobError) Error() string { return fmt.Sprintf("%s %s: %v", e.Field, e.Value, e.Err) }
 
 // Unwrap is Err.
 func (e *JobError) Unwrap() error { return e.Err }

@@ -105,9 +105,7 @@ func (job *Job) OtherMachines() []string {
 }
 
 // remote tells whether a host is reached by the remote shell, by srun or qrsh.
-func (job *Job) remote(host string) bool {
-	return job.apart() && host != "" && !job.here().Is(host)
-}
+func (job *Job) remote(host string) bool { return job.apart() && host != "" && !job.here().Is(host) }
 
 // hostName is the name that the job has for a host: this machine has one only, but with
 // the launcher fork, to which each name is a host.

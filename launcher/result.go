@@ -242,6 +242,4 @@ func (e RankEnd) String() string {
 }
 
 // signalName is what a signal is called in English.
-func signalName(s syscall.Signal) string {
-	return s.String()
-}
+func signalName(s syscall.Signal) string { return s.String() }

@@ -130,9 +130,7 @@ func (b *beside) start() {
 
 // hasProcessor tells whether the thread still has start's processor, which the program may have taken away. Where
 // it has, a sleep that kept one would hold up goroutines that compute.
-func (b *beside) hasProcessor() bool {
-	return b.allowed > 0 && runtime.GOMAXPROCS(0) >= b.allowed
-}
+func (b *beside) hasProcessor() bool { return b.allowed > 0 && runtime.GOMAXPROCS(0) >= b.allowed }
 
 // scheduled tells whether ranks are goroutines, so that the thread is one.
 func (b *beside) scheduled() bool { return b.w.waiter.Scheduled() }

@@ -562,6 +562,4 @@ func (k *call) arithmetic(b *Buffer, op Op) (raw bool, err error) {
 
 // buffer makes b memory as a collective takes it. It is filled in place: a copy of
 // what was just stored field by field would wait for the stores.
-func (c *Comm) buffer(b *coll.Buffer, mem []byte) {
-	b.Mem, b.MR = mem, c.world.regions.find(mem)
-}
+func (c *Comm) buffer(b *coll.Buffer, mem []byte) { b.Mem, b.MR = mem, c.world.regions.find(mem) }

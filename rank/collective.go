@@ -24,19 +24,13 @@ import (
 
 // Barrier returns when all ranks have called it (MPI_Barrier); on an
 // intercommunicator, all ranks of both groups.
-func Barrier(ctx context.Context, c *Comm) error {
-	return c.Barrier(ctx)
-}
+func Barrier(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
 
 // Ibarrier starts Barrier.
-func Ibarrier(c *Comm) (Request, error) {
-	return c.Ibarrier()
-}
+func Ibarrier(c *Comm) (Request, error) { return c.Ibarrier() }
 
 // BarrierInit prepares a persistent Barrier.
-func BarrierInit(c *Comm) (Request, error) {
-	return c.BarrierInit()
-}
+func BarrierInit(c *Comm) (Request, error) { return c.BarrierInit() }
 
 // Bcast copies buf of rank root into buf of all other ranks (MPI_Bcast).
 // buf has the same length on all ranks.
@@ -49,9 +43,7 @@ func Bcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
 }
 
 // Ibcast starts Bcast.
-func Ibcast[T Element](c *Comm, buf []T, root int) (Request, error) {
-	return c.Ibcast(Of(buf), root)
-}
+func Ibcast[T Element](c *Comm, buf []T, root int) (Request, error) { return c.Ibcast(Of(buf), root) }
 
 // BcastInit prepares a persistent Bcast.
 func BcastInit[T Element](c *Comm, buf []T, root int) (Request, error) {

@@ -16,14 +16,10 @@ func (c *Comm) Barrier(ctx context.Context) error {
 }
 
 // Ibarrier is the function [Ibarrier].
-func (c *Comm) Ibarrier() (Request, error) {
-	return c.beginRequest("ibarrier").barrier().launch()
-}
+func (c *Comm) Ibarrier() (Request, error) { return c.beginRequest("ibarrier").barrier().launch() }
 
 // BarrierInit is the function [BarrierInit].
-func (c *Comm) BarrierInit() (Request, error) {
-	return c.beginRequest("barrier_init").barrier().keep()
-}
+func (c *Comm) BarrierInit() (Request, error) { return c.beginRequest("barrier_init").barrier().keep() }
 
 // Bcast is [Bcast] of Buffers.
 func (c *Comm) Bcast(ctx context.Context, buf Buffer, root int) error {

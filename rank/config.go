@@ -159,9 +159,7 @@ func ParseProgress(text string) (Progress, error) {
 }
 
 // String is off, on, auto, or empty for the zero value.
-func (p Progress) String() string {
-	return [...]string{"", "off", "on", "auto"}[p&3]
-}
+func (p Progress) String() string { return [...]string{"", "off", "on", "auto"}[p&3] }
 
 // An Environment is what a launcher tells a rank. It is public for programs that need
 // it before Init or without Init, such as pingpong, which reads the device names.

@@ -63,9 +63,7 @@ func (c *Comm) Ibsend(b Buffer, dst, tag int) (Request, error) {
 }
 
 // Irecv is [Irecv] into a Buffer.
-func (c *Comm) Irecv(b Buffer, src, tag int) (Request, error) {
-	return c.irecv("irecv", &b, src, tag)
-}
+func (c *Comm) Irecv(b Buffer, src, tag int) (Request, error) { return c.irecv("irecv", &b, src, tag) }
 
 // SendInit is [SendInit] of a Buffer.
 func (c *Comm) SendInit(b Buffer, dst, tag int) (Request, error) {

@@ -339,9 +339,7 @@ func machine() string {
 
 // network names what processes have in common that reach each other by the loopback address:
 // the running kernel, or the host's name where that does not show, and its network namespace.
-func network(host string) string {
-	return cmp.Or(bootID(), host) + " " + namespace("net")
-}
+func network(host string) string { return cmp.Or(bootID(), host) + " " + namespace("net") }
 
 func namespace(kind string) string {
 	space, err := os.Readlink("/proc/self/ns/" + kind)

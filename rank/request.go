@@ -190,9 +190,7 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 
 // Test completes the request if the operation is complete, and returns its result;
 // otherwise it returns false (MPI_Test). It makes progress on all operations.
-func (q Request) Test() (st Status, done bool, err error) {
-	return q.test("test", false)
-}
+func (q Request) Test() (st Status, done bool, err error) { return q.test("test", false) }
 
 // test is Test, or with keep GetStatus.
 func (q Request) test(call string, keep bool) (st Status, done bool, err error) {
@@ -269,9 +267,7 @@ func (o once) finish(st *Status) error {
 }
 
 // Start starts the operation of an inactive persistent request (MPI_Start).
-func (q Request) Start() error {
-	return q.do("start", (*request).begin)
-}
+func (q Request) Start() error { return q.do("start", (*request).begin) }
 
 // begin is Start after the checks of the handle.
 func (r *request) begin() error {

@@ -40,6 +40,4 @@ type MWBind struct {
 }
 
 // IncRKey returns the next key of the same window (ibv_inc_rkey): the program chooses the low 8 bits.
-func IncRKey(rkey uint32) uint32 {
-	return rkey&^0xff | (rkey+1)&0xff
-}
+func IncRKey(rkey uint32) uint32 { return rkey&^0xff | (rkey+1)&0xff }

@@ -20,9 +20,7 @@ type (
 	UnsupportedSRQ struct{}
 )
 
-func unsupported(op string) error {
-	return &OpError{op, "this device cannot", ErrNotSupported}
-}
+func unsupported(op string) error { return &OpError{op, "this device cannot", ErrNotSupported} }
 
 func (UnsupportedContext) CreateCQEx(CQInitAttr) (CQ, error) { return nil, unsupported("create_cq_ex") }
 func (UnsupportedContext) CreateCompChannel() (CompChannel, error) {

@@ -110,9 +110,7 @@ func (p *progress) left(now time.Time) time.Duration {
 }
 
 // span is a time for people, in whole seconds.
-func span(d time.Duration) string {
-	return d.Round(time.Second).String()
-}
+func span(d time.Duration) string { return d.Round(time.Second).String() }
 
 // Write writes what others have to say, where the line on a terminal was.
 func (p *progress) Write(b []byte) (int, error) {

@@ -134,9 +134,7 @@ func options() []option { return optionsUnder(own) }
 
 // unfit says what was found in an option's value and what was expected; the
 // caller puts the option's name before it.
-func unfit(found, expected string) error {
-	return fmt.Errorf("found %q, expected %s", found, expected)
-}
+func unfit(found, expected string) error { return fmt.Errorf("found %q, expected %s", found, expected) }
 
 // setSwitch reads an option that is on or off: --name, --name=false.
 func setSwitch(set func(*settings, bool)) func(*settings, string) error {

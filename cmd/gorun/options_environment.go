@@ -73,9 +73,7 @@ const (
 // setExport takes NAME=VALUE, or NAME for the value it has here. A NAME that is
 // not set here is a warning, as in mpirun, because scripts pass on by name what
 // may be there or not.
-func setExport(s *settings, value string) error {
-	return s.export(value, &s.program.env)
-}
+func setExport(s *settings, value string) error { return s.export(value, &s.program.env) }
 
 func (s *settings) export(value string, edits *[]edit) error {
 	name, text, given := strings.Cut(value, "=")

@@ -111,9 +111,7 @@ func setOldDisplay(s *settings, value string) error {
 	return setWord(setDisplay, word)(s, value)
 }
 
-func setPPRWord(s *settings, value string) error {
-	return setMap(s, "ppr:"+value)
-}
+func setPPRWord(s *settings, value string) error { return setMap(s, "ppr:"+value) }
 
 // setWord is a switch that stands for an option with a value.
 func setWord(set func(*settings, string) error, word string) func(*settings, string) error {

@@ -20,9 +20,7 @@ type opened struct {
 	behind   []io.Closer
 }
 
-func (o *opened) Close() error {
-	return errors.Join(o.Context.Close(), o.closeBehind())
-}
+func (o *opened) Close() error { return errors.Join(o.Context.Close(), o.closeBehind()) }
 
 func (o *opened) closeBehind() error {
 	var errs []error

@@ -200,9 +200,7 @@ func (r *Recorder) put(e *event) {
 }
 
 // Finalized ends the record.
-func (r *Recorder) Finalized() {
-	r.head.current, r.head.end = 0, r.now()
-}
+func (r *Recorder) Finalized() { r.head.current, r.head.end = 0, r.now() }
 
 // Close gives the memory back. The file stays.
 func (r *Recorder) Close() error {

@@ -19,15 +19,11 @@ const Twice = 200 * time.Millisecond
 
 // Second tells whether a signal that comes some time after the first is a second wish, of someone who waits no longer. Only
 // INT is, which a person types: programs send TERM, again and again perhaps, and KILL when they wait no longer.
-func Second(sig os.Signal, after time.Duration) bool {
-	return sig == syscall.SIGINT && after >= Twice
-}
+func Second(sig os.Signal, after time.Duration) bool { return sig == syscall.SIGINT && after >= Twice }
 
 // Leave leaves them to gorun, for a process that lives as long as the job and ends with a stream of gorun's. Its
 // children have the default action.
-func Leave() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM)
-}
+func Leave() { signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM) }
 
 // A Received is the signal that ended a context.
 type Received syscall.Signal

@@ -121,9 +121,7 @@ func (r *Reader) Below(limit uint64) uint64 {
 
 // Array reads the length of an array. Each element takes a byte or more, so a
 // length that the input cannot hold is damage: it bounds what callers allocate.
-func (r *Reader) Array() int {
-	return r.length(r.dec.DecodeArrayLen)
-}
+func (r *Reader) Array() int { return r.length(r.dec.DecodeArrayLen) }
 
 func (r *Reader) length(decode func() (int, error)) int {
 	if r.err != nil {

@@ -127,9 +127,7 @@ func (b *Bell) sleep(d time.Duration) {
 }
 
 // Cancel takes Prepare back. Owner only.
-func (b *Bell) Cancel() {
-	atomic.StoreUint32(b.word, 0)
-}
+func (b *Bell) Cancel() { atomic.StoreUint32(b.word, 0) }
 
 // Ring wakes the owner if it sleeps or is about to. Any peer, after its stores.
 // It costs a load while the owner is awake.

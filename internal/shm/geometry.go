@@ -114,6 +114,4 @@ func (g Geometry) marksAt() int   { return headerFixed + g.Ranks*entrySize }
 func (g Geometry) markWords() int { return (g.World + 63) / 64 }
 
 // arena is where a rank's arena begins in the file.
-func (l layout) arena(rank int) int64 {
-	return int64(l.header + uint64(rank)*l.ArenaSize)
-}
+func (l layout) arena(rank int) int64 { return int64(l.header + uint64(rank)*l.ArenaSize) }

@@ -126,9 +126,7 @@ func (s *Segment) ringAll(but int) {
 }
 
 // Dead tells whether a rank's process has ended.
-func (s *Segment) Dead(rank int) bool {
-	return atomic.LoadUint32(&s.entries[rank].dead) != 0
-}
+func (s *Segment) Dead(rank int) bool { return atomic.LoadUint32(&s.entries[rank].dead) != 0 }
 
 // DeadMark is the word by which Dead tells, for those that ask often: not 0 when the process has ended.
 func (s *Segment) DeadMark(rank int) *uint32 { return &s.entries[rank].dead }

@@ -10,15 +10,11 @@ import (
 
 // Parse reads a file of hosts. name is the file's name in errors. Each host is in
 // the result once, at the position of its first line, with the sum of its slots.
-func Parse(text, name string) ([]Host, error) {
-	return parse(text, name, (*file).merged)
-}
+func Parse(text, name string) ([]Host, error) { return parse(text, name, (*file).merged) }
 
 // Lines reads the same file for a placement with one rank per line: a
 // host is in the result as often as it is named, in the file's order.
-func Lines(text, name string) ([]Host, error) {
-	return parse(text, name, (*file).listed)
-}
+func Lines(text, name string) ([]Host, error) { return parse(text, name, (*file).listed) }
 
 func parse(text, name string, list func(*file) []Host) ([]Host, error) {
 	var f file

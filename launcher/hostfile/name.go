@@ -204,6 +204,4 @@ func bounds(part string) (low, high uint64, err error) {
 	return low, high, nil
 }
 
-func digits(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
-}
+func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }

@@ -13,9 +13,7 @@ import (
 )
 
 // WriteJSON writes the report, for programs.
-func (r *Report) WriteJSON(w io.Writer) error {
-	return json.NewEncoder(w).Encode(r)
-}
+func (r *Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
 
 // WriteTrace writes the events as Perfetto and chrome://tracing read them: a process for each host, a thread for each rank.
 func (r *Report) WriteTrace(w io.Writer) error {

@@ -58,9 +58,7 @@ func tableAt[T any](b []byte, off uint64, n int) []T {
 }
 
 // addressOf is the address of b's first byte, 0 for none.
-func addressOf(b []byte) uint64 {
-	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
-}
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 // memoryAt views n bytes of this process's memory at addr, which another process
 // keeps alive. The detour over a variable's bytes keeps checkptr from asking

@@ -134,9 +134,7 @@ func (q *queuePair) tellFault() {
 	}
 }
 
-func (q *queuePair) tell(typ rdma.EventType) {
-	q.pd.ctx.events.add(rdma.AsyncEvent{Type: typ, QP: q})
-}
+func (q *queuePair) tell(typ rdma.EventType) { q.pd.ctx.events.add(rdma.AsyncEvent{Type: typ, QP: q}) }
 
 // The values of queueContext.established.
 const (

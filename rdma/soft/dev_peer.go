@@ -158,9 +158,7 @@ func (p *Provider) find(gid rdma.GID) *peer {
 }
 
 // dead tells what is known about the peer's end: cheap.
-func (s *peer) dead() bool {
-	return s.lost.Load() || s.inside && s.p.segment.Dead(s.rank)
-}
+func (s *peer) dead() bool { return s.lost.Load() || s.inside && s.p.segment.Dead(s.rank) }
 
 // checkDead finds out: a system call or two.
 func (s *peer) checkDead() bool {

@@ -72,14 +72,10 @@ func processEnded(fd, pid int, started uint64) bool {
 }
 
 // readProcess fills dst from a process's memory at addr.
-func readProcess(pid int, dst []byte, addr uint64) error {
-	return moveProcess(pid, dst, addr, false)
-}
+func readProcess(pid int, dst []byte, addr uint64) error { return moveProcess(pid, dst, addr, false) }
 
 // writeProcess copies src to a process's memory at addr.
-func writeProcess(pid int, src []byte, addr uint64) error {
-	return moveProcess(pid, src, addr, true)
-}
+func writeProcess(pid int, src []byte, addr uint64) error { return moveProcess(pid, src, addr, true) }
 
 // moveProcess repeats a partial transfer: the kernel stops where a page is
 // missing and says so only when it is the first.

@@ -106,9 +106,7 @@ func (s *peer) lock(l *uint64, rank int) (held uint64) {
 }
 
 // unlock gives a lock word back, unless it was taken away.
-func (s *peer) unlock(l *uint64, held uint64) {
-	atomic.CompareAndSwapUint64(l, held, held&^(1<<32-1))
-}
+func (s *peer) unlock(l *uint64, held uint64) { atomic.CompareAndSwapUint64(l, held, held&^(1<<32-1)) }
 
 // holderDead tells whether a rank of the segment is known to have ended. The rank
 // that holds something here need not have been introduced: a sender of datagrams, an

@@ -8,6 +8,4 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
-func supportsDMABuf() error {
-	return fmt.Errorf("dma-bufs are Linux's: %w", rdma.ErrNotSupported)
-}
+func supportsDMABuf() error { return fmt.Errorf("dma-bufs are Linux's: %w", rdma.ErrNotSupported) }

@@ -25,9 +25,7 @@ type span struct {
 // handed up several levels for each request.
 
 // here makes it memory of this process. va and need count without mem alone.
-func (t *span) here(s *peer, mem []byte, guard bool) {
-	t.s, t.mem, t.guard, t.key = s, mem, guard, 0
-}
+func (t *span) here(s *peer, mem []byte, guard bool) { t.s, t.mem, t.guard, t.key = s, mem, guard, 0 }
 
 // open resolves a key that a request for the queue pair c names.
 func (s *peer) open(sp *span, c *queueContext, key uint32, addr, n uint64, need rdma.Access) bool {

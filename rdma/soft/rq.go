@@ -41,9 +41,7 @@ func (r *receiveRing) destroy() {
 }
 
 // slotAt is the offset of the i-th slot in the arena.
-func (r *receiveRing) slotAt(i uint32) uint64 {
-	return r.at + uint64(i&(r.slots-1))*uint64(r.size)
-}
+func (r *receiveRing) slotAt(i uint32) uint64 { return r.at + uint64(i&(r.slots-1))*uint64(r.size) }
 
 // slot is the i-th slot.
 func (r *receiveRing) slot(i uint32) *recvSlot { return at[recvSlot](r.p.arena, r.slotAt(i)) }
@@ -75,9 +73,7 @@ func (r *receiveRing) release(i, k uint32) {
 }
 
 // offset is where in its receive's buffer the stride of slot i begins.
-func (r *receiveRing) offset(i uint32) uint32 {
-	return i & (r.strides - 1) * r.strideBytes
-}
+func (r *receiveRing) offset(i uint32) uint32 { return i & (r.strides - 1) * r.strideBytes }
 
 // open hands the slots of a receive to the initiator, which sees what was
 // written before.

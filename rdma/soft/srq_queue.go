@@ -55,9 +55,7 @@ type sharedBlock struct {
 	decided uint32 // the next decision of its log
 }
 
-func (s sharedShape) bytes() uint64 {
-	return uint64(s.slots)*(16+uint64(s.stride)) + s.tagBytes()
-}
+func (s sharedShape) bytes() uint64 { return uint64(s.slots)*(16+uint64(s.stride)) + s.tagBytes() }
 
 // openShared makes a shared queue, of which no process knows before show.
 func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int, striding rdma.StridingRQ) (*sharedQueue, error) {

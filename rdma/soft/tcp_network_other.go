@@ -26,19 +26,17 @@ func newNetwork(*Provider, []byte, Handshake) (*network, error) {
 	return nil, &rdma.OpError{Op: "soft.New", Detail: "TCP links need Linux", Err: rdma.ErrNotSupported}
 }
 
-func (n *network) dial(s *peer) *link             { return nil }
-func (n *network) poll() (moved, looked bool)     { return false, false }
-func (n *network) look(bool) (moved, looked bool) { return false, false }
-func (n *network) few() bool                      { return false }
-func (n *network) rest()                          {}
-func (n *network) settle()                        {}
-func (n *network) close()                         {}
-func (l *link) watch(bool)                        {}
-func (l *link) toSocket([][]byte) (int, error)    { return 0, rdma.ErrNotSupported }
-func (l *link) fromSocket([]byte) (int, bool)     { return 0, true }
-func (l *link) scatterSocket(a, b []byte) (k int, end, fault bool) {
-	return 0, true, false
-}
-func (l *link) unheard(time.Duration, uint8) bool { return false }
+func (n *network) dial(s *peer) *link                              { return nil }
+func (n *network) poll() (moved, looked bool)                      { return false, false }
+func (n *network) look(bool) (moved, looked bool)                  { return false, false }
+func (n *network) few() bool                                       { return false }
+func (n *network) rest()                                           {}
+func (n *network) settle()                                         {}
+func (n *network) close()                                          {}
+func (l *link) watch(bool)                                         {}
+func (l *link) toSocket([][]byte) (int, error)                     { return 0, rdma.ErrNotSupported }
+func (l *link) fromSocket([]byte) (int, bool)                      { return 0, true }
+func (l *link) scatterSocket(a, b []byte) (k int, end, fault bool) { return 0, true, false }
+func (l *link) unheard(time.Duration, uint8) bool                  { return false }
 
 func (l *link) shutdown() {}

@@ -48,9 +48,7 @@ func (p *Provider) refused() bool {
 }
 
 // refused tells whether the peer found so.
-func (s *peer) refused() bool {
-	return atomic.LoadUint32(&at[arenaHeader](s.arena, 0).refused) == 1
-}
+func (s *peer) refused() bool { return atomic.LoadUint32(&at[arenaHeader](s.arena, 0).refused) == 1 }
 
 // called tells whether a peer wants this provider to listen. Nothing is ordered by
 // the load: the process that answers the call reads nothing that the caller wrote.

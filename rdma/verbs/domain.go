@@ -47,9 +47,7 @@ func (d *domain) Close() error {
 }
 
 // ShareVA would need a device that walks the process's page tables.
-func (d *domain) ShareVA() (rdma.SVA, error) {
-	return nil, d.c.Supports(rdma.FeatureSVA)
-}
+func (d *domain) ShareVA() (rdma.SVA, error) { return nil, d.c.Supports(rdma.FeatureSVA) }
 
 // A window is an MW.
 type window struct {

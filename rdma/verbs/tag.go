@@ -43,9 +43,7 @@ const (
 const tmFlags = rdma.WCFlagTMSyncReq | rdma.WCFlagTMMatch | rdma.WCFlagTMDataValid
 
 // matchesTags tells whether the device says that it does, for RC.
-func (c *deviceContext) matchesTags() bool {
-	return c.caps.tm_tags > 0 && c.caps.tm_flags&tmCapRC != 0
-}
+func (c *deviceContext) matchesTags() bool { return c.caps.tm_tags > 0 && c.caps.tm_flags&tmCapRC != 0 }
 
 // tryTags makes the smallest queue that matches tags.
 func (c *deviceContext) tryTags(f rdma.Feature) error {

@@ -16,9 +16,7 @@ import (
 const profileVar = "GORUN_PROFILE"
 
 // recordIn is that file.
-func recordIn(dir string, local int) string {
-	return filepath.Join(dir, "calls."+strconv.Itoa(local))
-}
+func recordIn(dir string, local int) string { return filepath.Join(dir, "calls."+strconv.Itoa(local)) }
 
 // tellRecord passes on what a rank has recorded, however it has ended. A rank that is no program of package rank has recorded nothing.
 func (h *Host) tellRecord(local int, used unix.Rusage) {

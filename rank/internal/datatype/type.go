@@ -170,6 +170,4 @@ func inner(t *Type) string {
 	return t.name
 }
 
-func negative(what string, n int) error {
-	return fmt.Errorf("%s is %d, which is negative", what, n)
-}
+func negative(what string, n int) error { return fmt.Errorf("%s is %d, which is negative", what, n) }

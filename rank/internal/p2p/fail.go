@@ -31,9 +31,7 @@ func (f *failures) isDead(peer int) bool {
 	return f.peers[peer].Err() != nil && !f.peers[peer].wasCut() || f.dead != nil && f.dead(peer) != nil
 }
 
-func (f *failures) damaged(p *peer) {
-	f.fail(p, errors.New("it sent a damaged message"))
-}
+func (f *failures) damaged(p *peer) { f.fail(p, errors.New("it sent a damaged message")) }
 
 // fail ends the traffic with a peer: what waits for it fails, now and later. Memory that is
 // its owner's again when those calls return is safe: in ERR the queue pair reads

@@ -93,9 +93,7 @@ func (w *waits) WaitFor(ctx context.Context, c wait.Condition) error {
 
 // Drain waits until all that was sent has left and was answered, and the send
 // queues are empty.
-func (w *waits) Drain(ctx context.Context) error {
-	return w.wait(ctx, condition{what: untilDrained})
-}
+func (w *waits) Drain(ctx context.Context) error { return w.wait(ctx, condition{what: untilDrained}) }
 
 // Ready tells whether the wait is over, by success or by failure.
 func (c *condition) Ready() bool {

@@ -162,9 +162,7 @@ func tryLoopback(ctx context.Context) error {
 	return conn.Close()
 }
 
-func tryOpen(name string) error {
-	return unix.Access(name, unix.R_OK|unix.W_OK)
-}
+func tryOpen(name string) error { return unix.Access(name, unix.R_OK|unix.W_OK) }
 
 // MEMBARRIER_CMD_QUERY (linux/membarrier.h).
 const membarrierQuery = 0

@@ -38,9 +38,7 @@ type Port struct {
 }
 
 // MailPort is where the mail of the card's rank goes.
-func MailPort(card *Card) mail.Port {
-	return mail.Port{AV: AVOf(card), Address: card.Mail}
-}
+func MailPort(card *Card) mail.Port { return mail.Port{AV: AVOf(card), Address: card.Mail} }
 
 // Connect brings a queue pair in INIT to RTS with the peer of the card. number
 // is the peer's queue pair.

@@ -30,9 +30,7 @@ func NewHub(size int) *Hub {
 	return h
 }
 
-func (h *Hub) next() *round {
-	return &round{cards: make([][]byte, h.size), full: make(chan struct{})}
-}
+func (h *Hub) next() *round { return &round{cards: make([][]byte, h.size), full: make(chan struct{})} }
 
 // Member is the exchange of one rank.
 func (h *Hub) Member(rank int) Exchange { return member{h, rank} }
