@@ -43,7 +43,7 @@ func (c *deviceContext) CreateCompChannel() (rdma.CompChannel, error) {
 		C.gv_destroy_comp_channel(&c.lib.c, ch.h)
 		return nil, err
 	}
-	c.adopt(&c.node)
+	ch.node.adopt(&c.node)
 	return ch, nil
 }
 
@@ -116,5 +116,5 @@ func (ch *channel) Close() error {
 		ch.turn <- struct{}{} // and waits for it
 		defer func() { <-ch.turn }()
 		return failed("destroy_comp_channel", C.gv_destroy_comp_channel(&ch.c.lib.c, ch.h), "")
-	}, &ch.c.node)
+	})
 }

@@ -67,12 +67,14 @@ type facts struct {
 // A node is what all objects of a context have in common: which programs use it and whether
 // it is closed, guarded by the context's lock.
 type node struct {
-	users  int
-	closed bool
+	users   int
+	closed  bool
+	parents []*node // what it stands on, and is a user of
 }
 
 // adopt counts a new object as a user of what it stands on.
-func (c *deviceContext) adopt(parents ...*node) {
+func (n *node) adopt(parents ...*node) {
+	n.parents = parents
 	for _, p := range parents {
 		p.users++
 	}
@@ -105,7 +107,7 @@ func (c *deviceContext) alive(op string, objects ...*node) error {
 // shut closes an object: destroy calls the verb. A second time does nothing.
 // The lock is not held meanwhile, because a verb may wait for events to be
 // acknowledged or for peers.
-func (c *deviceContext) shut(op string, n *node, destroy func() error, parents ...*node) error {
+func (c *deviceContext) shut(op string, n *node, destroy func() error) error {
 	c.mu.Lock()
 	switch {
 	case n.closed:
@@ -125,7 +127,7 @@ func (c *deviceContext) shut(op string, n *node, destroy func() error, parents .
 		n.closed = false
 		return err
 	}
-	for _, p := range parents {
+	for _, p := range n.parents {
 		p.users--
 	}
 	return nil

@@ -34,7 +34,7 @@ func (c *deviceContext) AllocPD() (rdma.PD, error) {
 	if rc := C.gv_alloc_pd(&c.lib.c, c.h, &d.h); rc != 0 {
 		return nil, failed("alloc_pd", rc, "")
 	}
-	c.adopt(&c.node)
+	d.node.adopt(&c.node)
 	return d, nil
 }
 
@@ -43,7 +43,7 @@ func (d *domain) Context() rdma.Context { return d.c }
 func (d *domain) Close() error {
 	return d.c.shut("dealloc_pd", &d.node, func() error {
 		return failed("dealloc_pd", C.gv_dealloc_pd(&d.c.lib.c, d.h), "")
-	}, &d.c.node)
+	})
 }
 
 // ShareVA would need a device that walks the process's page tables.
@@ -79,7 +79,7 @@ func (d *domain) AllocMW(typ rdma.MWType) (rdma.MW, error) {
 		return nil, failed("alloc_mw", rc, typ.String())
 	}
 	w.rkey = uint32(rkey)
-	c.adopt(&d.node)
+	w.node.adopt(&d.node)
 	c.windows[w] = struct{}{}
 	return w, nil
 }
@@ -117,7 +117,7 @@ func (w *window) Close() error {
 		delete(w.d.c.windows, w)
 		w.d.c.mu.Unlock()
 		return nil
-	}, &w.d.node)
+	})
 }
 
 // freeWindows frees the windows that were last bound through q, which is about to
@@ -186,7 +186,7 @@ func (d *domain) CreateAH(av rdma.AV) (rdma.AH, error) {
 		return nil, failed("create_ah", rc, av.DGID.String())
 	}
 	a.open.Store(uint64(a.h))
-	c.adopt(&d.node)
+	a.node.adopt(&d.node)
 	return a, nil
 }
 
@@ -217,7 +217,7 @@ func (a *address) Close() error {
 	return a.d.c.shut("destroy_ah", &a.node, func() error {
 		a.open.Store(0)
 		return failed("destroy_ah", C.gv_destroy_ah(&a.d.c.lib.c, a.h), "")
-	}, &a.d.node)
+	})
 }
 
 // An xrcDomain is an XRCD.
@@ -247,12 +247,12 @@ func (c *deviceContext) OpenXRCD(attr rdma.XRCDInitAttr) (rdma.XRCD, error) {
 	if rc := C.gv_open_xrcd(c.h, C.int(fd), C.int(flags), &x.h); rc != 0 {
 		return nil, failed("open_xrcd", rc, "")
 	}
-	c.adopt(&c.node)
+	x.node.adopt(&c.node)
 	return x, nil
 }
 
 func (x *xrcDomain) Close() error {
 	return x.c.shut("close_xrcd", &x.node, func() error {
 		return failed("close_xrcd", C.gv_close_xrcd(x.h), "")
-	}, &x.c.node)
+	})
 }

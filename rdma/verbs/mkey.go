@@ -97,7 +97,7 @@ func (d *domain) CreateMkey(entries int) (rdma.Mkey, error) {
 		return nil, failed(op, rc, "")
 	}
 	k.lkey, k.rkey = uint32(lkey), uint32(rkey)
-	c.adopt(&d.node)
+	k.node.adopt(&d.node)
 	return k, nil
 }
 
@@ -108,7 +108,7 @@ func (k *mkey) RKey() uint32 { return k.rkey }
 func (k *mkey) Close() error {
 	return k.d.c.shut("destroy_mkey", &k.node, func() error {
 		return failed("destroy_mkey", C.gv_mlx5_destroy_mkey(&k.ext.lib, k.h), "")
-	}, &k.d.node)
+	})
 }
 
 // opRegMkey is the place of WRRegMkey in a tally.

@@ -102,7 +102,7 @@ func (d *domain) CreateQP(attr rdma.QPInitAttr) (rdma.QP, error) {
 		C.gv_destroy_qp(&c.lib.c, q.h)
 		return nil, err
 	}
-	c.adopt(parents...)
+	q.node.adopt(parents...)
 	c.queues[q] = struct{}{}
 	c.numbers.Store(q.num.Load(), q)
 	c.name(q.h, q)
@@ -217,7 +217,7 @@ func (c *deviceContext) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
 		return nil, failed(op, rc, "its state")
 	}
 	q.attr.State = rdma.QPState(state)
-	c.adopt(&x.node)
+	q.node.adopt(&x.node)
 	c.queues[q] = struct{}{}
 	c.numbers.Store(num, q)
 	c.name(q.h, q)
@@ -416,15 +416,7 @@ func (q *queuePair) counters(sum *rdma.Counters) {
 }
 
 // Close destroys the queue pair.
-func (q *queuePair) Close() error {
-	var parents []*node
-	for _, p := range []*node{q.d.nodeOrNil(), q.sendCQ.nodeOrNil(), q.recvCQ.nodeOrNil(), q.srq.nodeOrNil(), q.xrcd.nodeOrNil()} {
-		if p != nil {
-			parents = append(parents, p)
-		}
-	}
-	return q.c.shut("destroy_qp", &q.node, q.destroy, parents...)
-}
+func (q *queuePair) Close() error { return q.c.shut("destroy_qp", &q.node, q.destroy) }
 
 func (q *queuePair) destroy() error {
 	q.life.Lock()
@@ -460,34 +452,6 @@ func (q *queuePair) destroy() error {
 		cq.mu.Unlock()
 	})
 	return nil
-}
-
-func (d *domain) nodeOrNil() *node {
-	if d == nil {
-		return nil
-	}
-	return &d.node
-}
-
-func (q *completionQueue) nodeOrNil() *node {
-	if q == nil {
-		return nil
-	}
-	return &q.node
-}
-
-func (s *sharedQueue) nodeOrNil() *node {
-	if s == nil {
-		return nil
-	}
-	return &s.node
-}
-
-func (x *xrcDomain) nodeOrNil() *node {
-	if x == nil {
-		return nil
-	}
-	return &x.node
 }
 
 // errFull is the error of a post to a full queue.

@@ -70,7 +70,7 @@ func (c *deviceContext) createCQ(op string, attr rdma.CQInitAttr, extended bool)
 		q.harvest.free()
 		return nil, err
 	}
-	c.adopt(parents...)
+	q.node.adopt(parents...)
 	q.h, q.entries = init.handle, int(init.cqe)
 	c.name(q.h, q)
 	return q, nil
@@ -374,10 +374,6 @@ func (q *completionQueue) Cap() int {
 }
 
 func (q *completionQueue) Close() error {
-	parents := []*node{&q.c.node}
-	if q.channel != nil {
-		parents = append(parents, &q.channel.node)
-	}
 	return q.c.shut("destroy_cq", &q.node, func() error {
 		q.c.unname(q.h)
 		q.mu.Lock()
@@ -389,5 +385,5 @@ func (q *completionQueue) Close() error {
 		q.gone = true
 		q.harvest.free()
 		return nil
-	}, parents...)
+	})
 }

@@ -142,7 +142,7 @@ func (r *region) make(op string, request *C.gv_mr, v view) error {
 	v.lkey, v.rkey = uint32(request.lkey), uint32(request.rkey)
 	r.h = request.handle
 	r.view.Store(&v)
-	d.c.adopt(&d.node)
+	r.node.adopt(&d.node)
 	return nil
 }
 
@@ -276,7 +276,7 @@ func (r *region) Rereg(flags rdma.ReregFlags, pd rdma.PD, buf []byte, access rdm
 	}
 	to.lkey, to.rkey = uint32(request.lkey), uint32(request.rkey)
 	from.d.node.users--
-	to.d.node.users++
+	r.node.adopt(&to.d.node)
 	r.view.Store(&to)
 	if flags&rdma.ReregTranslation != 0 {
 		r.release()
@@ -317,5 +317,5 @@ func (r *region) Close() error {
 		}
 		r.release()
 		return nil
-	}, &r.view.Load().d.node)
+	})
 }

@@ -94,7 +94,7 @@ func (d *domain) CreateSRQ(attr rdma.SRQInitAttr) (rdma.SRQ, error) {
 		C.gv_destroy_srq(&c.lib.c, s.h)
 		return nil, err
 	}
-	c.adopt(parents...)
+	s.node.adopt(parents...)
 	c.name(s.h, s)
 	if attr.Attr.Limit > 0 { // which the verb of creation leaves out
 		if err := s.arm(attr.Attr.Limit); err != nil {
@@ -248,12 +248,6 @@ func (s *sharedQueue) query() (rdma.SRQAttr, error) {
 }
 
 func (s *sharedQueue) Close() error {
-	parents := []*node{&s.d.node}
-	for _, p := range []*node{s.xrcd.nodeOrNil(), s.cq.nodeOrNil()} {
-		if p != nil {
-			parents = append(parents, p)
-		}
-	}
 	return s.c.shut("destroy_srq", &s.node, func() error {
 		s.c.unname(s.h)
 		s.mu.Lock()
@@ -270,5 +264,5 @@ func (s *sharedQueue) Close() error {
 			s.c.workQueues.remove(s.tags.ops)
 		}
 		return nil
-	}, parents...)
+	})
 }
