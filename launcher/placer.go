@@ -62,9 +62,7 @@ func newPlacer(job *Job) (*placer, *JobError) {
 	if job.NoOversubscribe {
 		p.Map.Over = place.No
 	}
-	if jerr := l.findHosts(job); jerr != nil {
-		return nil, jerr
-	}
+	l.findHosts(job)
 	for i := range job.Apps {
 		a := place.App{NP: job.Apps[i].NP}
 		for _, name := range job.Apps[i].Hosts {
@@ -77,7 +75,7 @@ func newPlacer(job *Job) (*placer, *JobError) {
 
 // findHosts are the hosts of a job. But for the launcher fork, several names of this
 // machine are one host.
-func (p *placer) findHosts(job *Job) *JobError {
+func (p *placer) findHosts(job *Job) {
 	self := job.here()
 	if len(job.Hosts) == 0 {
 		p.hosts = []place.Host{{Name: self.Name, Slots: p.cpus(), Free: true, Here: true}}
@@ -87,7 +85,7 @@ func (p *placer) findHosts(job *Job) *JobError {
 				line.Host = self.Name
 			}
 		}
-		return nil
+		return
 	}
 	for _, h := range job.Hosts {
 		here := self.Is(h.Name)
@@ -97,7 +95,6 @@ func (p *placer) findHosts(job *Job) *JobError {
 		line := &p.policy.File[i]
 		line.Host = job.hostName(line.Host)
 	}
-	return nil
 }
 
 // portsBeside are the ports that a host needs beside those of its ranks: its agent's two and, on this machine, the controller's.

@@ -254,56 +254,28 @@ func checkValues(a QPAttr, mask QPAttrMask) string {
 
 // Apply copies the fields in mask from src to a.
 func (a *QPAttr) Apply(src QPAttr, mask QPAttrMask) {
-	if mask&QPStateMask != 0 {
-		a.State = src.State
-	}
-	if mask&QPSQDAsyncNotifyMask != 0 {
-		a.SQDAsyncNotify = src.SQDAsyncNotify
-	}
-	if mask&QPQKeyMask != 0 {
-		a.QKey = src.QKey
-	}
-	if mask&QPAccessFlagsMask != 0 {
-		a.AccessFlags = src.AccessFlags
-	}
-	if mask&QPPKeyIndexMask != 0 {
-		a.PKeyIndex = src.PKeyIndex
-	}
-	if mask&QPPortMask != 0 {
-		a.PortNum = src.PortNum
-	}
-	if mask&QPAVMask != 0 {
-		a.AV = src.AV
-	}
-	if mask&QPPathMTUMask != 0 {
-		a.PathMTU = src.PathMTU
-	}
-	if mask&QPTimeoutMask != 0 {
-		a.Timeout = src.Timeout
-	}
-	if mask&QPRetryCntMask != 0 {
-		a.RetryCnt = src.RetryCnt
-	}
-	if mask&QPRNRRetryMask != 0 {
-		a.RNRRetry = src.RNRRetry
-	}
-	if mask&QPRQPSNMask != 0 {
-		a.RQPSN = src.RQPSN
-	}
-	if mask&QPMaxRdAtomicMask != 0 {
-		a.MaxRdAtomic = src.MaxRdAtomic
-	}
-	if mask&QPMinRNRTimerMask != 0 {
-		a.MinRNRTimer = src.MinRNRTimer
-	}
-	if mask&QPSQPSNMask != 0 {
-		a.SQPSN = src.SQPSN
-	}
-	if mask&QPMaxDestRdAtomicMask != 0 {
-		a.MaxDestRdAtomic = src.MaxDestRdAtomic
-	}
-	if mask&QPDestQPNMask != 0 {
-		a.DestQPNum = src.DestQPNum
+	apply(mask&QPStateMask, &a.State, src.State)
+	apply(mask&QPSQDAsyncNotifyMask, &a.SQDAsyncNotify, src.SQDAsyncNotify)
+	apply(mask&QPQKeyMask, &a.QKey, src.QKey)
+	apply(mask&QPAccessFlagsMask, &a.AccessFlags, src.AccessFlags)
+	apply(mask&QPPKeyIndexMask, &a.PKeyIndex, src.PKeyIndex)
+	apply(mask&QPPortMask, &a.PortNum, src.PortNum)
+	apply(mask&QPAVMask, &a.AV, src.AV)
+	apply(mask&QPPathMTUMask, &a.PathMTU, src.PathMTU)
+	apply(mask&QPTimeoutMask, &a.Timeout, src.Timeout)
+	apply(mask&QPRetryCntMask, &a.RetryCnt, src.RetryCnt)
+	apply(mask&QPRNRRetryMask, &a.RNRRetry, src.RNRRetry)
+	apply(mask&QPRQPSNMask, &a.RQPSN, src.RQPSN)
+	apply(mask&QPMaxRdAtomicMask, &a.MaxRdAtomic, src.MaxRdAtomic)
+	apply(mask&QPMinRNRTimerMask, &a.MinRNRTimer, src.MinRNRTimer)
+	apply(mask&QPSQPSNMask, &a.SQPSN, src.SQPSN)
+	apply(mask&QPMaxDestRdAtomicMask, &a.MaxDestRdAtomic, src.MaxDestRdAtomic)
+	apply(mask&QPDestQPNMask, &a.DestQPNum, src.DestQPNum)
+}
+
+func apply[T any](on QPAttrMask, to *T, from T) {
+	if on != 0 {
+		*to = from
 	}
 }
 
