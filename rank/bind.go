@@ -92,10 +92,7 @@ func (k *call) bcast(b Buffer, root int) *call {
 		k.exchange()
 		switch r {
 		case isRoot:
-			n := k.whole(&k.send, &b, toRead)
-			for i := range c.others() {
-				k.to(c.remoteMember(i), 0, n)
-			}
+			k.toAll(0, k.whole(&k.send, &b, toRead))
 		case giver:
 			k.from(peer, 0, k.whole(&k.recv, &b, toWrite))
 		}
@@ -122,9 +119,7 @@ func (k *call) gather(send, recv Buffer, root int) *call {
 		switch r {
 		case isRoot:
 			block := k.equal("recv", &recv, k.output(&recv, false), c.others())
-			for i := range c.others() {
-				k.from(c.remoteMember(i), i*block, block)
-			}
+			k.fromAll(block, block)
 		case giver:
 			n, _ := k.input(&send)
 			k.notHere(send.in)
@@ -159,9 +154,7 @@ func (k *call) scatter(send, recv Buffer, root int) *call {
 			n, _ := k.input(&send)
 			k.notHere(send.in)
 			block := k.equal("send", &send, n, c.others())
-			for i := range c.others() {
-				k.to(c.remoteMember(i), i*block, block)
-			}
+			k.toAll(block, block)
 		case giver:
 			k.from(peer, 0, k.output(&recv, false))
 		}
@@ -194,10 +187,8 @@ func (k *call) allgather(send, recv Buffer) *call {
 	if c.inter {
 		k.notHere(here)
 		k.exchange()
-		for i := range c.others() {
-			k.to(c.remoteMember(i), 0, n)
-			k.from(c.remoteMember(i), i*block, block)
-		}
+		k.toAll(0, n)
+		k.fromAll(block, block)
 		return k
 	}
 	if !here {
@@ -219,10 +210,8 @@ func (k *call) alltoall(send, recv Buffer) *call {
 		k.notHere(here)
 		k.exchange()
 		out := k.equal("send", &send, n, c.others())
-		for i := range c.others() {
-			k.to(c.remoteMember(i), i*out, out)
-			k.from(c.remoteMember(i), i*block, block)
-		}
+		k.toAll(out, out)
+		k.fromAll(block, block)
 		return k
 	}
 	if !here {

@@ -16,7 +16,7 @@ func (k *call) reduce(send, recv Buffer, op Op, root int) *call {
 		k.args.Kind = coll.Fold
 		switch r {
 		case isRoot:
-			k.fromAll(k.vector(&k.recv, &recv, op, toWrite))
+			k.fromAll(0, k.vector(&k.recv, &recv, op, toWrite))
 		case giver:
 			n, _, _ := k.vectors(&send, nil, op)
 			k.to(peer, 0, n)
@@ -39,16 +39,16 @@ func (k *call) reduce(send, recv Buffer, op Op, root int) *call {
 	return k
 }
 
-// fromAll receives a vector of each rank of the other group; toAll sends them one.
-func (k *call) fromAll(n int) {
+// fromAll receives n bytes of each rank of the other group, step bytes apart; toAll sends them so many.
+func (k *call) fromAll(step, n int) {
 	for i := range k.comm.others() {
-		k.from(k.comm.remoteMember(i), 0, n)
+		k.from(k.comm.remoteMember(i), i*step, n)
 	}
 }
 
-func (k *call) toAll(n int) {
+func (k *call) toAll(step, n int) {
 	for i := range k.comm.others() {
-		k.to(k.comm.remoteMember(i), 0, n)
+		k.to(k.comm.remoteMember(i), i*step, n)
 	}
 }
 
@@ -62,8 +62,8 @@ func (k *call) allreduce(send, recv Buffer, op Op) *call {
 	if c.inter {
 		k.notHere(here)
 		k.args.Kind = coll.Fold
-		k.toAll(sent)
-		k.fromAll(received)
+		k.toAll(0, sent)
+		k.fromAll(0, received)
 		return k
 	}
 	if !here {
@@ -85,10 +85,8 @@ func (k *call) scatterBlock(send, recv Buffer, op Op) *call {
 		k.notHere(here)
 		k.args.Kind = coll.Fold
 		out := k.equal("send", &send, sent, c.others())
-		for i := range c.others() {
-			k.to(c.remoteMember(i), i*out, out)
-		}
-		k.fromAll(received)
+		k.toAll(out, out)
+		k.fromAll(0, received)
 		return k
 	}
 	block := received
@@ -145,8 +143,8 @@ func (k *call) reduceScatter(send, recv Buffer, counts []int, op Op) *call {
 	if c.inter {
 		k.notHere(here)
 		k.args.Kind = coll.Fold
-		k.toAll(sent)
-		k.fromAll(total * elem)
+		k.toAll(0, sent)
+		k.fromAll(0, total*elem)
 		k.keepPart(before*elem, received, total*elem)
 		return k
 	}
