@@ -88,9 +88,7 @@ func restartable(c *Cause) bool { return c != nil && c.Status != 0 && (c.Rank >=
 func awaitFor[T any](ctx context.Context, job *Job, ready <-chan T, end time.Time) (got T, cause *Cause) {
 	var late <-chan time.Time
 	if job.Timeout > 0 {
-		t := time.NewTimer(time.Until(end))
-		defer t.Stop()
-		late = t.C
+		late = time.After(time.Until(end))
 	}
 	signals := job.Signals
 	for {

@@ -163,12 +163,10 @@ func (w *watcher) close() {
 		return
 	}
 	for told, idle := w.state(); idle != nil; {
-		t := time.NewTimer(watchLimit)
 		select {
 		case <-idle:
-		case <-t.C:
+		case <-time.After(watchLimit):
 		}
-		t.Stop()
 		before := told
 		if told, idle = w.state(); told == before {
 			break // it hangs, or has told all

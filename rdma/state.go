@@ -147,25 +147,9 @@ var (
 )
 
 // transitions gives the steps of a transport, nil for none that is known.
-func transitions(typ QPType) []transition {
-	switch typ {
-	case RC:
-		return rcTransitions
-	case UC:
-		return ucTransitions
-	case UD:
-		return udTransitions
-	case XRCSend:
-		return xrcSendTransitions
-	case XRCRecv:
-		return xrcRecvTransitions
-	case DCI:
-		return dciTransitions
-	case DCT:
-		return dctTransitions
-	}
-	return nil
-}
+func transitions(typ QPType) []transition { return steps[typ] }
+
+var steps = map[QPType][]transition{RC: rcTransitions, UC: ucTransitions, UD: udTransitions, XRCSend: xrcSendTransitions, XRCRecv: xrcRecvTransitions, DCI: dciTransitions, DCT: dctTransitions}
 
 // permitted finds a transport's step from one state to another.
 func permitted(steps []transition, from, to QPState) (transition, bool) {

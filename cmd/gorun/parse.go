@@ -59,17 +59,10 @@ func parse(c commandLine) (request, error) {
 // finish makes the job, once everything is read.
 func (s *settings) finish() (request, error) {
 	job := &s.job
-	if err := s.finishHosts(); err != nil {
-		return request{}, err
-	}
-	if err := s.finishNodes(); err != nil {
-		return request{}, err
-	}
-	if err := s.finishElastic(); err != nil {
-		return request{}, err
-	}
-	if err := s.chooseLauncher(); err != nil {
-		return request{}, err
+	for _, next := range []func() error{s.finishHosts, s.finishNodes, s.finishElastic, s.chooseLauncher} {
+		if err := next(); err != nil {
+			return request{}, err
+		}
 	}
 	s.finishPlace()
 	s.finishOutput()

@@ -193,12 +193,10 @@ func (n *Node) hold(b *branch, addr string) {
 		} else {
 			b.end(nil, err)
 		}
-		t := time.NewTimer(pause)
 		select {
-		case <-t.C:
+		case <-time.After(pause):
 			pause = min(2*pause, most)
 		case <-n.closed:
-			t.Stop()
 			return
 		}
 	}

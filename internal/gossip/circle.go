@@ -140,18 +140,14 @@ func (n *Node) meet(ctx context.Context) error {
 		if strings.Contains(err.Error(), ErrKey.Error()) {
 			return fmt.Errorf("gossip: join host %d at %s: %w", first, addr, ErrKey)
 		}
-		t := time.NewTimer(pause + time.Duration(n.cfg.Index)*pause/time.Duration(n.cfg.Hosts))
 		select {
-		case <-t.C:
+		case <-time.After(pause + time.Duration(n.cfg.Index)*pause/time.Duration(n.cfg.Hosts)):
 			pause = min(2*pause, 250*time.Millisecond)
 		case <-ctx.Done():
-			t.Stop()
 			return fmt.Errorf("gossip: join host %d at %s: %w: %w", first, addr, ctx.Err(), err)
 		case <-n.bereft:
-			t.Stop()
 			return n.loss()
 		case <-n.closed:
-			t.Stop()
 			return ErrClosed
 		}
 	}

@@ -315,25 +315,19 @@ func (c *completionQueue) push(e *entry, stamp uint64, solicited bool) {
 
 func (c *completionQueue) grow() {
 	n := max(16, 2*len(c.ring))
-	ring := make([]entry, n)
-	for i := range c.count {
-		ring[i] = c.ring[(c.first+i)&uint32(len(c.ring)-1)]
-	}
 	if c.stamps != nil {
-		stamps := make([]uint64, n)
-		for i := range c.count {
-			stamps[i] = c.stamps[(c.first+i)&uint32(len(c.ring)-1)]
-		}
-		c.stamps = stamps
+		c.stamps = unrolled(c.stamps, c.first, n)
 	}
 	if c.notes != nil {
-		notes := make([]tagNote, n)
-		for i := range c.count {
-			notes[i] = c.notes[(c.first+i)&uint32(len(c.ring)-1)]
-		}
-		c.notes = notes
+		c.notes = unrolled(c.notes, c.first, n)
 	}
-	c.ring, c.first = ring, 0
+	c.ring, c.first = unrolled(c.ring, c.first, n), 0
+}
+
+// unrolled is a full ring from its first entry on, with room for n.
+func unrolled[T any](ring []T, first uint32, n int) []T {
+	at := first & uint32(len(ring)-1) // 0 of an empty one, for which first is
+	return slices.Concat(ring[at:], ring[:at], make([]T, n-len(ring)))
 }
 
 // overrun breaks the queue. Called with mu held.

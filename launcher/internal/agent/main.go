@@ -123,8 +123,6 @@ const SetupLimit = 8 * time.Second
 
 // readSoon is readFrame of an order that must come within SetupLimit. A Read may go on behind it, which ends with the process.
 func readSoon(in *bufio.Reader, o *order) error {
-	late := time.NewTimer(SetupLimit)
-	defer late.Stop()
 	type read struct {
 		o   order
 		err error
@@ -139,7 +137,7 @@ func readSoon(in *bufio.Reader, o *order) error {
 	case r := <-got:
 		*o = r.o
 		return r.err
-	case <-late.C:
+	case <-time.After(SetupLimit):
 		return fmt.Errorf("heard nothing of gorun for %v: it, or the network between, has gone", SetupLimit)
 	}
 }

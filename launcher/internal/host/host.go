@@ -240,17 +240,10 @@ func (h *Host) prepare() error {
 		return err
 	}
 	h.openGroup()
-	if err := h.openPMIx(); err != nil {
-		return err
-	}
-	if err := h.checkDaemon(); err != nil {
-		return err
-	}
-	if err := h.openSegment(); err != nil {
-		return err
-	}
-	if err := h.openDaemon(); err != nil {
-		return err
+	for _, next := range []func() error{h.openPMIx, h.checkDaemon, h.openSegment, h.openDaemon} {
+		if err := next(); err != nil {
+			return err
+		}
 	}
 	h.openWorld()
 	return nil

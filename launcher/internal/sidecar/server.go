@@ -280,11 +280,9 @@ func (s *Server) Drain(name string, limit time.Duration) {
 	s.mu.Lock()
 	drained := s.answered(&link.Message{Kind: link.Ping, Wait: true, Text: name})
 	s.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-drained:
-	case <-timer.C:
+	case <-time.After(limit):
 	}
 }
 

@@ -155,11 +155,9 @@ func bounded(ctx context.Context, name, why string, look func(context.Context) [
 	case found = <-done:
 	case <-ctx.Done():
 		// One that minds its context still has something to say.
-		grace := time.NewTimer(Limit / 20)
-		defer grace.Stop()
 		select {
 		case found = <-done:
-		case <-grace.C:
+		case <-time.After(Limit / 20):
 			found = []Finding{problem("find out what it waits for: a name server, or a network file system that does not answer", "no answer within %v", Limit)}
 		}
 	}
