@@ -82,7 +82,7 @@ func (p *spawns) isUp(g *group) {
 		return
 	}
 	g.asked = nil
-	by.seat.answer(by.rank, host.Reply{Tag: by.tag, Spawn: &host.Spawned{Codes: by.codes, Group: g.id, Job: p.worlds.nameOf(g), N: g.size()}})
+	by.seat.answer(by.rank, host.Reply{Tag: by.tag, Spawn: &host.Spawned{Codes: by.codes, Job: p.worlds.nameOf(g)}})
 }
 
 // isNot gives up a group that is not up yet; false when it is.

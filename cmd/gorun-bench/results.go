@@ -129,7 +129,7 @@ func (r *results) rows(points []point) []row {
 				if !ok || !theirs.Verified || theirs.Runs == 0 || !row.Verified {
 					continue
 				}
-				q, ok := ratioOf(of.system, r.medians(bestCell[k]), r.medians(bestCell[other]))
+				q, ok := ratioOf(r.medians(bestCell[k]), r.medians(bestCell[other]))
 				if ok && theirs.Median < least {
 					least = theirs.Median
 					row.Peer, row.Ratio, row.RatioLow, row.RatioHigh, row.Pairs = of.system, significant(q.median), significant(q.low), significant(q.high), q.pairs

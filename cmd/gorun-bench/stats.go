@@ -36,14 +36,13 @@ func middle(quotients []float64) float64 {
 
 // A ratio is of times, ours to a peer's: below 1 we are faster.
 type ratio struct {
-	peer              string
 	median, low, high float64
 	pairs             int
 }
 
 // ratioOf divides what was measured in the same round: machines drift, and a
 // round is short. A round in which one of the two is missing counts not.
-func ratioOf(peer string, ours, theirs map[int]float64) (ratio, bool) {
+func ratioOf(ours, theirs map[int]float64) (ratio, bool) {
 	var quotients []float64
 	for round, a := range ours {
 		if b := theirs[round]; b > 0 {
@@ -53,5 +52,5 @@ func ratioOf(peer string, ours, theirs map[int]float64) (ratio, bool) {
 	if len(quotients) == 0 {
 		return ratio{}, false
 	}
-	return ratio{peer: peer, median: middle(quotients), low: slices.Min(quotients), high: slices.Max(quotients), pairs: len(quotients)}, true
+	return ratio{median: middle(quotients), low: slices.Min(quotients), high: slices.Max(quotients), pairs: len(quotients)}, true
 }

@@ -36,7 +36,6 @@ func sum(key []byte, what string, nonce []byte) []byte {
 
 // A listener answers the calls of one host.
 type listener struct {
-	key     []byte
 	tcp     net.Listener
 	udp     net.PacketConn
 	cancel  context.CancelFunc
@@ -52,7 +51,7 @@ func listen(key []byte, at netip.Addr, of ports.Range) (*listener, error) {
 		return nil, err
 	}
 	address := func(port int) string { return net.JoinHostPort(at.String(), strconv.Itoa(port)) }
-	l := &listener{key: key}
+	l := &listener{}
 	if err := of.Bind(func(port int) (err error) { l.tcp, err = net.Listen("tcp", address(port)); return err }); err != nil {
 		return nil, err
 	}

@@ -46,8 +46,6 @@ type CPU struct {
 	// In are the logical indices of the objects that it is in, by kind; -1 where
 	// the machine shows none of a kind. In[Thread] is its own.
 	In [Kinds]int32
-	// Node is the kernel's number of its NUMA node, -1 without one.
-	Node int
 	// Small is set for the efficient cores of a machine with two kinds.
 	Small bool
 }
@@ -101,7 +99,6 @@ func Flat(cpus Set) Machine {
 type builder struct {
 	cpus  Set
 	sets  [Kinds][]Set
-	nodes []int // numbers of the NUMA nodes in sets
 	small Set
 }
 
@@ -114,18 +111,11 @@ func (b *builder) known(k Kind, cpu int) bool {
 
 // add says that CPUs share an object. What overlaps an earlier one, or is not
 // online, does not count: the kernel never says so, but files may.
-func (b *builder) add(k Kind, s Set) bool {
+func (b *builder) add(k Kind, s Set) {
 	s = s.And(b.cpus)
-	if s.Len() == 0 {
-		return false
+	if s.Len() > 0 && !slices.ContainsFunc(b.sets[k], func(other Set) bool { return other.And(s).Len() > 0 }) {
+		b.sets[k] = append(b.sets[k], s)
 	}
-	for _, other := range b.sets[k] {
-		if other.And(s).Len() > 0 {
-			return false
-		}
-	}
-	b.sets[k] = append(b.sets[k], s)
-	return true
 }
 
 // machine puts the CPUs in order and numbers the objects.
@@ -171,13 +161,13 @@ func (b *builder) machine() Machine {
 	var next [Kinds]int32
 	index := [Kinds]map[int]int32{} // by first CPU of the object
 	for i, c := range numbers {
-		cpu := CPU{Number: c, Node: -1, Small: b.small.Has(c)}
+		cpu := CPU{Number: c, Small: b.small.Has(c)}
 		for k := range Kinds {
 			cpu.In[k] = -1
 		}
 		cpu.In[Thread], cpu.In[Whole] = int32(i), 0
 		for _, k := range order {
-			for at, s := range b.sets[k] {
+			for _, s := range b.sets[k] {
 				if !s.Has(c) {
 					continue
 				}
@@ -191,9 +181,6 @@ func (b *builder) machine() Machine {
 					index[k][s.First()] = n
 				}
 				cpu.In[k] = n
-				if k == NUMA && at < len(b.nodes) {
-					cpu.Node = b.nodes[at]
-				}
 			}
 		}
 		m.CPUs[i] = cpu

@@ -30,9 +30,7 @@ func Read(root fs.FS) Machine {
 		b.caches(root, dir+"cache/", cpu)
 	}
 	for _, node := range list(root, "sys/devices/system/node/online").List() {
-		if b.add(NUMA, list(root, "sys/devices/system/node/node"+strconv.Itoa(node)+"/cpulist")) {
-			b.nodes = append(b.nodes, node)
-		}
+		b.add(NUMA, list(root, "sys/devices/system/node/node"+strconv.Itoa(node)+"/cpulist"))
 	}
 	b.small = list(root, "sys/devices/cpu_atom/cpus")
 	if b.small.Len() == 0 {

@@ -265,9 +265,8 @@ func (q *queuePair) reaches() (answer, rdma.WCStatus) {
 
 // A call is the target's side of a connection over TCP.
 type call struct {
-	q        *queuePair
-	from, to uint32 // numbers of the initiator and of q
-	life     uint32
+	q    *queuePair
+	life uint32
 
 	// Guarded by q.mu:
 	held   *responder // nil: the call is over
@@ -293,7 +292,7 @@ func (l *link) called(f *frame) {
 				answer.kind = frameBusy
 				break
 			}
-			c := &call{q: q, from: f.from, to: f.to, life: f.life, held: held, expect: f.psn}
+			c := &call{q: q, life: f.life, held: held, expect: f.psn}
 			if l.calls == nil {
 				l.calls = make(map[uint32]*call)
 			}

@@ -221,7 +221,6 @@ func (x *namedQueue) take(p *Provider, c *queueContext, num uint32) (tk ticket, 
 // opened by its number.
 type openedQP struct {
 	rdma.UnsupportedQP
-	ctx    *context
 	x      *xrcDomain
 	c      *queueContext
 	num    uint32
@@ -248,7 +247,7 @@ func (c *context) OpenQP(num uint32, xrcd rdma.XRCD) (rdma.QP, error) {
 	if err := x.adopt("open_qp"); err != nil {
 		return nil, err
 	}
-	o := &openedQP{ctx: c, x: x, c: target, num: num}
+	o := &openedQP{x: x, c: target, num: num}
 	if i := num & (maxQueues - 1); int(i) < len(p.queues) && target == &p.queues[i] {
 		o.mine = p.byQPN.get(i)
 	}

@@ -132,7 +132,6 @@ func (s *peer) tagged(c *queueContext) *sharedHeader {
 
 // A tagView is the memory of a list of tags, checked.
 type tagView struct {
-	s       *peer
 	h       *sharedHeader
 	keys    []tagKey
 	log     []uint64
@@ -145,7 +144,7 @@ func (s *peer) view(h *sharedHeader, v *tagView) bool {
 	if n == 0 || n > maxTags || log < 2 || log&(log-1) != 0 || log > 4*(maxTags+maxWR) || at < s.p.layout.heapAt || at > uint64(len(s.arena)) {
 		return false
 	}
-	v.s, v.h = s, h
+	v.h = h
 	v.keys = tableAt[tagKey](s.arena, at, int(n))
 	v.log = tableAt[uint64](s.arena, at+tagKeySize*uint64(n), int(log))
 	v.slotsAt = at + tagKeySize*uint64(n) + 8*uint64(log)

@@ -16,7 +16,6 @@ type wireState struct {
 	next    uint32    // of the backlog, the first that is not wholly sent
 	counted uint32    // how many of them the link counts as under way
 	offset  uint32    // how much of it is
-	rnr     uint8     // timer code of the last frameNotReady
 	settled uint32    // bytes of a read's data that have come
 	due     time.Time // when to ask how long the other host has been silent; zero: not timed
 	silent  uint8     // how often it had, one after the other
@@ -473,7 +472,6 @@ func (l *link) answered(f *frame, payload []byte) {
 		q.acknowledged(q.pending.first(), st, 0)
 	case frameNotReady:
 		if at == 0 {
-			w.rnr = f.code
 			q.refused(notReady, rdma.RNRTimer(f.code))
 		}
 	case frameNobody:

@@ -37,9 +37,7 @@ type Reply struct {
 type Spawned struct {
 	Err   string // why nothing was started; empty: it was
 	Codes []int  // by process, 0 for one that runs; nil: all do
-	Group int    // its number
 	Job   string // its name, Spec.Job of its hosts
-	N     int    // processes that run
 }
 
 // ask passes on what a rank wants of the PMI-1 server and of which the server

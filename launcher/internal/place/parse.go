@@ -151,7 +151,6 @@ func (m *Map) modify(word string) error {
 		if value == "" || m.By != Ranks && m.By != Seq {
 			return fmt.Errorf("%q: goes with rankfile, as rankfile:file=NAME", word)
 		}
-		m.FileName = value
 		return nil
 	}
 	switch lower {

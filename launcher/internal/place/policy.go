@@ -25,17 +25,16 @@ const (
 
 // Map says how processes are mapped.
 type Map struct {
-	By       By
-	Kind     topo.Kind // of Objects and PPR; topo.Whole is a host
-	N        int       // of PPR
-	PE       int       // cores, or threads, of each rank; 0: as Bind says
-	Threads  bool      // count hardware threads where Open MPI counts cores
-	Span     bool
-	NoLocal  bool
-	Ordered  bool     // of Listed: each rank gets one of the CPUs
-	CPUs     topo.Set // of Listed
-	Over     Tri      // oversubscription
-	FileName string   // of a rankfile, as the command line gives it
+	By      By
+	Kind    topo.Kind // of Objects and PPR; topo.Whole is a host
+	N       int       // of PPR
+	PE      int       // cores, or threads, of each rank; 0: as Bind says
+	Threads bool      // count hardware threads where Open MPI counts cores
+	Span    bool
+	NoLocal bool
+	Ordered bool     // of Listed: each rank gets one of the CPUs
+	CPUs    topo.Set // of Listed
+	Over    Tri      // oversubscription
 }
 
 // Tri is a wish that may not be there.

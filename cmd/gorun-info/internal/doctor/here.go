@@ -104,7 +104,7 @@ func getSpace(dir string) (Space, error) {
 		return Space{}, os.NewSyscallError("statfs", err)
 	}
 	block := uint64(st.Bsize)
-	return Space{Total: st.Blocks * block, Free: st.Bavail * block, NoExec: st.Flags&unix.ST_NOEXEC != 0, ReadOnly: st.Flags&unix.ST_RDONLY != 0}, nil
+	return Space{Total: st.Blocks * block, Free: st.Bavail * block, NoExec: st.Flags&unix.ST_NOEXEC != 0}, nil
 }
 
 func tryFile(dir string) error {

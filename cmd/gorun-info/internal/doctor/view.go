@@ -64,7 +64,6 @@ type Program struct {
 type Space struct {
 	Total, Free uint64 // bytes
 	NoExec      bool
-	ReadOnly    bool
 }
 
 // PMIxSupport is what gorun-pmix says of itself.
