@@ -24,11 +24,10 @@ import (
 
 // errno is what a C function returns for an error.
 func errno(err error) C.int {
-	var e syscall.Errno
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &e):
+	}
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		return C.int(e)
 	}
 	return C.int(syscall.EIO)
@@ -36,17 +35,22 @@ func errno(err error) C.int {
 
 const invalid = C.int(syscall.EINVAL)
 
-// made enters a new object, whose error is err, and stores its handle.
-func made(to *C.gd_handle, value any, of *contextOf, end func() error, err error) C.int {
-	if err != nil {
-		return errno(err)
+// with calls f with a handle's object, if that is a T.
+func with[T any](h C.gd_handle, f func(T) error) C.int {
+	if o, ok := get[T](handle(h)); ok {
+		return errno(f(o))
 	}
+	return invalid
+}
+
+// made enters a new object and stores its handle.
+func made(to *C.gd_handle, value any, of *contextOf, end func() error) error {
 	h := enter(value, of, end)
 	if h == 0 {
-		return errno(errors.Join(rdma.ErrNoMemory, end()))
+		return errors.Join(rdma.ErrNoMemory, end())
 	}
 	*to = C.gd_handle(h)
-	return 0
+	return nil
 }
 
 // ringer gives what wakes a program that waits on an eventfd.
@@ -100,7 +104,7 @@ func gd_open(device, fd C.int, out *C.gd_handle) C.int {
 	}
 	ctx.(soft.AsyncWaker).WakeAsync(ringer(fd))
 	c := &contextOf{Context: ctx, children: map[handle]*object{}}
-	return made(out, c, nil, c.leave, nil)
+	return errno(made(out, c, nil, c.leave))
 }
 
 //export gd_close
@@ -121,19 +125,17 @@ func gd_destroy(h C.gd_handle) C.int {
 
 //export gd_query_device
 func gd_query_device(h C.gd_handle, out *C.struct_gd_limits) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	a := ctx.QueryDevice()
-	*out = C.struct_gd_limits{
-		max_mr_size: C.uint64_t(a.MaxMRSize), clock_hz: C.uint64_t(a.ClockHz), guid: C.uint64_t(a.NodeGUID),
-		max_qp: C.int(a.MaxQP), max_qp_wr: C.int(a.MaxQPWR), max_sge: C.int(a.MaxSGE), max_cq: C.int(a.MaxCQ), max_cqe: C.int(a.MaxCQE),
-		max_mr: C.int(a.MaxMR), max_pd: C.int(a.MaxPD), max_rd_atom: C.int(a.MaxQPRdAtom), max_init_rd_atom: C.int(a.MaxQPInitRdAtom),
-		max_srq: C.int(a.MaxSRQ), max_srq_wr: C.int(a.MaxSRQWR), max_srq_sge: C.int(a.MaxSRQSGE), max_mw: C.int(a.MaxMW), max_ah: C.int(a.MaxAH),
-		srq_resize: truth(a.SRQResize), odp: truth(a.ODP),
-	}
-	return 0
+	return with(h, func(ctx *contextOf) error {
+		a := ctx.QueryDevice()
+		*out = C.struct_gd_limits{
+			max_mr_size: C.uint64_t(a.MaxMRSize), clock_hz: C.uint64_t(a.ClockHz), guid: C.uint64_t(a.NodeGUID),
+			max_qp: C.int(a.MaxQP), max_qp_wr: C.int(a.MaxQPWR), max_sge: C.int(a.MaxSGE), max_cq: C.int(a.MaxCQ), max_cqe: C.int(a.MaxCQE),
+			max_mr: C.int(a.MaxMR), max_pd: C.int(a.MaxPD), max_rd_atom: C.int(a.MaxQPRdAtom), max_init_rd_atom: C.int(a.MaxQPInitRdAtom),
+			max_srq: C.int(a.MaxSRQ), max_srq_wr: C.int(a.MaxSRQWR), max_srq_sge: C.int(a.MaxSRQSGE), max_mw: C.int(a.MaxMW), max_ah: C.int(a.MaxAH),
+			srq_resize: truth(a.SRQResize), odp: truth(a.ODP),
+		}
+		return nil
+	})
 }
 
 func truth(b bool) C.int {
@@ -145,30 +147,26 @@ func truth(b bool) C.int {
 
 //export gd_query_port
 func gd_query_port(h C.gd_handle, port C.int, out *C.struct_gd_port) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	a, err := ctx.QueryPort(uint8(port))
-	if err != nil {
-		return errno(err)
-	}
-	*out = C.struct_gd_port{state: C.int(a.State), max_mtu: C.int(a.MaxMTU), active_mtu: C.int(a.ActiveMTU), gids: C.int(a.GIDTblLen),
-		max_msg: C.uint32_t(a.MaxMsgSz), lid: C.uint16_t(fabric.member.LID())}
-	return 0
+	return with(h, func(ctx *contextOf) error {
+		a, err := ctx.QueryPort(uint8(port))
+		if err != nil {
+			return err
+		}
+		*out = C.struct_gd_port{state: C.int(a.State), max_mtu: C.int(a.MaxMTU), active_mtu: C.int(a.ActiveMTU), gids: C.int(a.GIDTblLen),
+			max_msg: C.uint32_t(a.MaxMsgSz), lid: C.uint16_t(fabric.member.LID())}
+		return nil
+	})
 }
 
 //export gd_query_gid
 func gd_query_gid(h C.gd_handle, port, index C.int, out *C.uint8_t) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	gid, err := ctx.QueryGID(uint8(port), int(index))
-	if err == nil {
-		copy(unsafe.Slice((*byte)(out), len(gid)), gid[:])
-	}
-	return errno(err)
+	return with(h, func(ctx *contextOf) error {
+		gid, err := ctx.QueryGID(uint8(port), int(index))
+		if err == nil {
+			copy(unsafe.Slice((*byte)(out), len(gid)), gid[:])
+		}
+		return err
+	})
 }
 
 // A domainOf is a protection domain, and so on: what the table holds of each kind of object.
@@ -191,15 +189,13 @@ type (
 
 //export gd_alloc_pd
 func gd_alloc_pd(h C.gd_handle, out *C.gd_handle) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return errno(err)
-	}
-	return made(out, domainOf{pd, ctx}, ctx, pd.Close, nil)
+	return with(h, func(ctx *contextOf) error {
+		pd, err := ctx.AllocPD()
+		if err != nil {
+			return err
+		}
+		return made(out, domainOf{pd, ctx}, ctx, pd.Close)
+	})
 }
 
 // memory is the program's.
@@ -232,7 +228,7 @@ func gd_reg_mr(h C.gd_handle, m *C.struct_gd_mr) C.int {
 		return errno(err)
 	}
 	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
-	return made(&m.handle, regionOf{mr}, pd.of, mr.Close, nil)
+	return errno(made(&m.handle, regionOf{mr}, pd.of, mr.Close))
 }
 
 //export gd_rereg_mr
@@ -249,25 +245,21 @@ func gd_rereg_mr(h C.gd_handle, flags C.int, to C.gd_handle, m *C.struct_gd_mr) 
 
 //export gd_advise_mr
 func gd_advise_mr(h C.gd_handle, advice C.int, flags C.uint32_t, sg unsafe.Pointer, n C.uint32_t) C.int {
-	pd, ok := get[domainOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	return errno(pd.AdviseMR(rdma.Advice(advice), rdma.AdviseFlags(flags), entries(sg, n)))
+	return with(h, func(pd domainOf) error {
+		return pd.AdviseMR(rdma.Advice(advice), rdma.AdviseFlags(flags), entries(sg, n))
+	})
 }
 
 //export gd_alloc_mw
 func gd_alloc_mw(h C.gd_handle, typ C.int, out *C.gd_handle, rkey *C.uint32_t) C.int {
-	pd, ok := get[domainOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	mw, err := pd.AllocMW(rdma.MWType(typ))
-	if err != nil {
-		return errno(err)
-	}
-	*rkey = C.uint32_t(mw.RKey())
-	return made(out, windowOf{mw}, pd.of, mw.Close, nil)
+	return with(h, func(pd domainOf) error {
+		mw, err := pd.AllocMW(rdma.MWType(typ))
+		if err != nil {
+			return err
+		}
+		*rkey = C.uint32_t(mw.RKey())
+		return made(out, windowOf{mw}, pd.of, mw.Close)
+	})
 }
 
 // bound is the memory that a window is bound to; an unbinding names no region.
@@ -291,16 +283,14 @@ func gd_bind_mw(q, w C.gd_handle, id C.uint64_t, flags C.uint32_t, b *C.struct_g
 
 //export gd_create_channel
 func gd_create_channel(h C.gd_handle, fd C.int, out *C.gd_handle) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	ch, err := ctx.CreateCompChannel()
-	if err != nil {
-		return errno(err)
-	}
-	ch.(soft.Waker).Wake(ringer(fd))
-	return made(out, channelOf{ch}, ctx, ch.Close, nil)
+	return with(h, func(ctx *contextOf) error {
+		ch, err := ctx.CreateCompChannel()
+		if err != nil {
+			return err
+		}
+		ch.(soft.Waker).Wake(ringer(fd))
+		return made(out, channelOf{ch}, ctx, ch.Close)
+	})
 }
 
 //export gd_next_cq_event
@@ -326,45 +316,40 @@ func gd_next_cq_event(h C.gd_handle, cookie *C.uint64_t) C.int {
 
 //export gd_create_cq
 func gd_create_cq(h C.gd_handle, a *C.struct_gd_cq) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	init := rdma.CQInitAttr{CQE: int(a.cqe), Timestamps: a.timestamps != 0, IgnoreOverrun: a.ignore_overrun != 0}
-	if a.channel != 0 {
-		ch, ok := get[channelOf](handle(a.channel))
-		if !ok {
-			return invalid
+	return with(h, func(ctx *contextOf) error {
+		init := rdma.CQInitAttr{CQE: int(a.cqe), Timestamps: a.timestamps != 0, IgnoreOverrun: a.ignore_overrun != 0}
+		if a.channel != 0 {
+			ch, ok := get[channelOf](handle(a.channel))
+			if !ok {
+				return syscall.EINVAL
+			}
+			init.Channel = ch.CompChannel
 		}
-		init.Channel = ch.CompChannel
-	}
-	cq, err := ctx.CreateCQEx(init)
-	if err != nil {
-		return errno(err)
-	}
-	c := &cqOf{CQ: cq, cookie: a.cookie}
-	for i, w := range soft.PollWords(cq) {
-		c.pinned.Pin(w)
-		a.words[i] = (*C.uint32_t)(w)
-	}
-	cookies.Store(cq, a.cookie)
-	a.cqe = C.int(cq.Cap())
-	return made(&a.handle, c, ctx, func() error {
-		if err := cq.Close(); err != nil {
+		cq, err := ctx.CreateCQEx(init)
+		if err != nil {
 			return err
 		}
-		cookies.Delete(cq)
-		c.pinned.Unpin()
-		return nil
-	}, nil)
+		c := &cqOf{CQ: cq, cookie: a.cookie}
+		for i, w := range soft.PollWords(cq) {
+			c.pinned.Pin(w)
+			a.words[i] = (*C.uint32_t)(w)
+		}
+		cookies.Store(cq, a.cookie)
+		a.cqe = C.int(cq.Cap())
+		return made(&a.handle, c, ctx, func() error {
+			if err := cq.Close(); err != nil {
+				return err
+			}
+			cookies.Delete(cq)
+			c.pinned.Unpin()
+			return nil
+		})
+	})
 }
 
 //export gd_resize_cq
 func gd_resize_cq(h C.gd_handle, cqe C.int) C.int {
-	if cq, ok := get[*cqOf](handle(h)); ok {
-		return errno(cq.Resize(int(cqe)))
-	}
-	return invalid
+	return with(h, func(cq *cqOf) error { return cq.Resize(int(cqe)) })
 }
 
 //export gd_req_notify
@@ -377,52 +362,47 @@ func gd_req_notify(h C.gd_handle, solicited C.int) C.int {
 
 //export gd_create_srq
 func gd_create_srq(h C.gd_handle, a *C.struct_gd_srq) C.int {
-	pd, ok := get[domainOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	init := rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.limit)}}
-	if a.xrc != 0 {
-		xrcd, ok1 := get[xrcOf](handle(a.xrcd))
-		cq, ok2 := get[*cqOf](handle(a.cq))
-		if !ok1 || !ok2 {
-			return invalid
+	return with(h, func(pd domainOf) error {
+		init := rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.limit)}}
+		if a.xrc != 0 {
+			xrcd, ok1 := get[xrcOf](handle(a.xrcd))
+			cq, ok2 := get[*cqOf](handle(a.cq))
+			if !ok1 || !ok2 {
+				return syscall.EINVAL
+			}
+			init.Type, init.XRCD, init.CQ = rdma.SRQXRC, xrcd.XRCD, cq.CQ
 		}
-		init.Type, init.XRCD, init.CQ = rdma.SRQXRC, xrcd.XRCD, cq.CQ
-	}
-	srq, err := pd.CreateSRQ(init)
-	if err != nil {
-		return errno(err)
-	}
-	got := srq.Query()
-	a.max_wr, a.max_sge, a.num = C.uint32_t(got.MaxWR), C.uint32_t(got.MaxSGE), C.uint32_t(srq.Num())
-	cookies.Store(srq, a.cookie)
-	return made(&a.handle, &sharedOf{SRQ: srq}, pd.of, func() error {
-		err := srq.Close()
-		if err == nil {
-			cookies.Delete(srq)
+		srq, err := pd.CreateSRQ(init)
+		if err != nil {
+			return err
 		}
-		return err
-	}, nil)
+		got := srq.Query()
+		a.max_wr, a.max_sge, a.num = C.uint32_t(got.MaxWR), C.uint32_t(got.MaxSGE), C.uint32_t(srq.Num())
+		cookies.Store(srq, a.cookie)
+		return made(&a.handle, &sharedOf{SRQ: srq}, pd.of, func() error {
+			err := srq.Close()
+			if err == nil {
+				cookies.Delete(srq)
+			}
+			return err
+		})
+	})
 }
 
 //export gd_modify_srq
 func gd_modify_srq(h C.gd_handle, maxWR, limit C.uint32_t, mask C.int) C.int {
-	if srq, ok := get[*sharedOf](handle(h)); ok {
-		return errno(srq.Modify(rdma.SRQAttr{MaxWR: int(maxWR), Limit: int(limit)}, rdma.SRQAttrMask(mask)))
-	}
-	return invalid
+	return with(h, func(srq *sharedOf) error {
+		return srq.Modify(rdma.SRQAttr{MaxWR: int(maxWR), Limit: int(limit)}, rdma.SRQAttrMask(mask))
+	})
 }
 
 //export gd_query_srq
 func gd_query_srq(h C.gd_handle, out *C.struct_gd_srq) C.int {
-	srq, ok := get[*sharedOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	a := srq.Query()
-	out.max_wr, out.max_sge, out.limit, out.num = C.uint32_t(a.MaxWR), C.uint32_t(a.MaxSGE), C.uint32_t(a.Limit), C.uint32_t(srq.Num())
-	return 0
+	return with(h, func(srq *sharedOf) error {
+		a := srq.Query()
+		out.max_wr, out.max_sge, out.limit, out.num = C.uint32_t(a.MaxWR), C.uint32_t(a.MaxSGE), C.uint32_t(a.Limit), C.uint32_t(srq.Num())
+		return nil
+	})
 }
 
 //export gd_create_qp
@@ -466,7 +446,7 @@ func gd_create_qp(h C.gd_handle, a *C.struct_gd_qp) C.int {
 		return errno(err)
 	}
 	fill(a, qp)
-	return enterQP(a, qp, pd.of)
+	return errno(enterQP(a, qp, pd.of))
 }
 
 // fill says what a queue pair has.
@@ -477,7 +457,7 @@ func fill(a *C.struct_gd_qp, qp rdma.QP) {
 	a.max_send_sge, a.max_recv_sge, a.max_inline = C.uint32_t(init.Cap.MaxSendSGE), C.uint32_t(init.Cap.MaxRecvSGE), C.uint32_t(init.Cap.MaxInlineData)
 }
 
-func enterQP(a *C.struct_gd_qp, qp rdma.QP, of *contextOf) C.int {
+func enterQP(a *C.struct_gd_qp, qp rdma.QP, of *contextOf) error {
 	cookies.Store(qp, a.cookie)
 	return made(&a.handle, &pairOf{QP: qp}, of, func() error {
 		err := qp.Close()
@@ -485,7 +465,7 @@ func enterQP(a *C.struct_gd_qp, qp rdma.QP, of *contextOf) C.int {
 			cookies.Delete(qp)
 		}
 		return err
-	}, nil)
+	})
 }
 
 //export gd_open_qp
@@ -500,7 +480,7 @@ func gd_open_qp(h, x C.gd_handle, a *C.struct_gd_qp) C.int {
 		return errno(err)
 	}
 	fill(a, qp)
-	return enterQP(a, qp, ctx)
+	return errno(enterQP(a, qp, ctx))
 }
 
 // routed is the address vector of a route, whose peer the device knows from now on.
@@ -515,79 +495,71 @@ func routed(ctx rdma.Context, r *C.struct_gd_route) (rdma.AV, error) {
 
 //export gd_modify_qp
 func gd_modify_qp(h C.gd_handle, a *C.struct_gd_qp_attr, mask C.uint32_t) C.int {
-	qp, ok := get[*pairOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	attr := rdma.QPAttr{
-		State: rdma.QPState(a.state), PathMTU: rdma.MTU(a.mtu), QKey: uint32(a.qkey), RQPSN: uint32(a.rq_psn), SQPSN: uint32(a.sq_psn),
-		DestQPNum: uint32(a.dest_qpn), AccessFlags: rdma.Access(a.access), PKeyIndex: uint16(a.pkey_index), SQDAsyncNotify: a.sqd_notify != 0,
-		MaxRdAtomic: uint8(a.max_rd_atomic), MaxDestRdAtomic: uint8(a.max_dest_rd_atomic), MinRNRTimer: uint8(a.min_rnr_timer),
-		PortNum: uint8(a.port), Timeout: uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry),
-	}
-	if rdma.QPAttrMask(mask)&rdma.QPAVMask != 0 {
-		var err error
-		if attr.AV, err = routed(qp.PD().Context(), &a.route); err != nil {
-			return errno(err)
+	return with(h, func(qp *pairOf) error {
+		attr := rdma.QPAttr{
+			State: rdma.QPState(a.state), PathMTU: rdma.MTU(a.mtu), QKey: uint32(a.qkey), RQPSN: uint32(a.rq_psn), SQPSN: uint32(a.sq_psn),
+			DestQPNum: uint32(a.dest_qpn), AccessFlags: rdma.Access(a.access), PKeyIndex: uint16(a.pkey_index), SQDAsyncNotify: a.sqd_notify != 0,
+			MaxRdAtomic: uint8(a.max_rd_atomic), MaxDestRdAtomic: uint8(a.max_dest_rd_atomic), MinRNRTimer: uint8(a.min_rnr_timer),
+			PortNum: uint8(a.port), Timeout: uint8(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry),
 		}
-	}
-	return errno(qp.Modify(attr, rdma.QPAttrMask(mask)))
+		if rdma.QPAttrMask(mask)&rdma.QPAVMask != 0 {
+			var err error
+			if attr.AV, err = routed(qp.PD().Context(), &a.route); err != nil {
+				return err
+			}
+		}
+		return qp.Modify(attr, rdma.QPAttrMask(mask))
+	})
 }
 
 //export gd_query_qp
 func gd_query_qp(h C.gd_handle, a *C.struct_gd_qp_attr, init *C.struct_gd_qp) C.int {
-	qp, ok := get[*pairOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	fill(init, qp.QP)
-	q, _ := qp.Query()
-	*a = C.struct_gd_qp_attr{
-		state: C.int(q.State), mtu: C.int(q.PathMTU), qkey: C.uint32_t(q.QKey), rq_psn: C.uint32_t(q.RQPSN), sq_psn: C.uint32_t(q.SQPSN),
-		dest_qpn: C.uint32_t(q.DestQPNum), access: C.uint32_t(q.AccessFlags), pkey_index: C.uint16_t(q.PKeyIndex), sqd_notify: C.uint8_t(truth(q.SQDAsyncNotify)),
-		max_rd_atomic: C.uint8_t(q.MaxRdAtomic), max_dest_rd_atomic: C.uint8_t(q.MaxDestRdAtomic), min_rnr_timer: C.uint8_t(q.MinRNRTimer),
-		port: C.uint8_t(q.PortNum), timeout: C.uint8_t(q.Timeout), retry_cnt: C.uint8_t(q.RetryCnt), rnr_retry: C.uint8_t(q.RNRRetry),
-	}
-	return 0
+	return with(h, func(qp *pairOf) error {
+		fill(init, qp.QP)
+		q, _ := qp.Query()
+		*a = C.struct_gd_qp_attr{
+			state: C.int(q.State), mtu: C.int(q.PathMTU), qkey: C.uint32_t(q.QKey), rq_psn: C.uint32_t(q.RQPSN), sq_psn: C.uint32_t(q.SQPSN),
+			dest_qpn: C.uint32_t(q.DestQPNum), access: C.uint32_t(q.AccessFlags), pkey_index: C.uint16_t(q.PKeyIndex), sqd_notify: C.uint8_t(truth(q.SQDAsyncNotify)),
+			max_rd_atomic: C.uint8_t(q.MaxRdAtomic), max_dest_rd_atomic: C.uint8_t(q.MaxDestRdAtomic), min_rnr_timer: C.uint8_t(q.MinRNRTimer),
+			port: C.uint8_t(q.PortNum), timeout: C.uint8_t(q.Timeout), retry_cnt: C.uint8_t(q.RetryCnt), rnr_retry: C.uint8_t(q.RNRRetry),
+		}
+		return nil
+	})
 }
 
 //export gd_create_ah
 func gd_create_ah(h C.gd_handle, r *C.struct_gd_route, out *C.gd_handle) C.int {
-	pd, ok := get[domainOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	av, err := routed(pd.of.Context, r)
-	if err != nil {
-		return errno(err)
-	}
-	ah, err := pd.CreateAH(av)
-	if err != nil {
-		return errno(err)
-	}
-	return made(out, handleOf{ah}, pd.of, ah.Close, nil)
+	return with(h, func(pd domainOf) error {
+		av, err := routed(pd.of.Context, r)
+		if err != nil {
+			return err
+		}
+		ah, err := pd.CreateAH(av)
+		if err != nil {
+			return err
+		}
+		return made(out, handleOf{ah}, pd.of, ah.Close)
+	})
 }
 
 //export gd_open_xrcd
 func gd_open_xrcd(h C.gd_handle, fd, oflags C.int, out *C.gd_handle) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	attr := rdma.XRCDInitAttr{Flags: int(oflags)}
-	if fd >= 0 {
-		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return errno(err)
+	return with(h, func(ctx *contextOf) error {
+		attr := rdma.XRCDInitAttr{Flags: int(oflags)}
+		if fd >= 0 {
+			own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			attr.File = os.NewFile(uintptr(own), "xrcd")
+			defer attr.File.Close()
 		}
-		attr.File = os.NewFile(uintptr(own), "xrcd")
-		defer attr.File.Close()
-	}
-	xrcd, err := ctx.OpenXRCD(attr)
-	if err != nil {
-		return errno(err)
-	}
-	return made(out, xrcOf{xrcd}, ctx, xrcd.Close, nil)
+		xrcd, err := ctx.OpenXRCD(attr)
+		if err != nil {
+			return err
+		}
+		return made(out, xrcOf{xrcd}, ctx, xrcd.Close)
+	})
 }
 
 //export gd_next_event
@@ -622,10 +594,8 @@ func gd_next_event(h C.gd_handle, out *C.struct_gd_event) C.int {
 
 //export gd_watch
 func gd_watch(h C.gd_handle, on C.int) C.int {
-	ctx, ok := get[*contextOf](handle(h))
-	if !ok {
-		return invalid
-	}
-	ctx.Context.(soft.AsyncWaker).Watch(on != 0)
-	return 0
+	return with(h, func(ctx *contextOf) error {
+		ctx.Context.(soft.AsyncWaker).Watch(on != 0)
+		return nil
+	})
 }
