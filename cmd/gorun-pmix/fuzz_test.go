@@ -72,7 +72,7 @@ func FuzzUpcalls(f *testing.F) {
 				number = pmix.Wildcard
 			}
 			space := []string{"a", "b", "none", text}[how%4]
-			p, members := pmix.Proc{Namespace: space, Rank: number}, []pmix.Proc{{Namespace: "a", Rank: number}, {Namespace: space, Rank: 1}}[:how>>2%3]
+			p, members := pmix.Proc{Space: space, Rank: number}, []pmix.Proc{{Space: "a", Rank: number}, {Space: space, Rank: 1}}[:how>>2%3]
 			r := &asking{t: t, what: what}
 			if what > 2 {
 				all = append(all, r)

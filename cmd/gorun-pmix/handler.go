@@ -71,17 +71,10 @@ func (h *helper) send(m *link.Message) {
 }
 
 func (h *helper) register(s link.Space) error {
-	ns := pmix.Namespace{Name: s.Name, Nodes: s.Nodes, Node: s.Node, NodeOf: s.NodeOf, AppOf: s.AppOf, Universe: s.Universe, Restarts: s.Restarts, Dir: s.Session}
 	if err := mkdir(sessionOf(s)); err != nil {
 		return fmt.Errorf("directory for Open MPI: %w", err)
 	}
-	if s.Parent != nil {
-		ns.Parent = &pmix.Proc{Namespace: s.Parent.Space, Rank: s.Parent.Rank}
-	}
-	for _, p := range s.Programs {
-		ns.Programs = append(ns.Programs, pmix.Program{Argv: p.Argv, Dir: p.Dir})
-	}
-	if err := h.server.Register(ns); err != nil {
+	if err := h.server.Register(pmix.Namespace(s)); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -122,7 +115,7 @@ func (h *helper) here(procs []pmix.Proc) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range procs {
-		s, ok := h.spaces[p.Namespace]
+		s, ok := h.spaces[p.Space]
 		if !ok {
 			return false
 		}
@@ -180,20 +173,18 @@ func status(m link.Message) pmix.Status {
 	return pmix.Failed()
 }
 
-func proc(p pmix.Proc) link.Proc { return link.Proc{Space: p.Namespace, Rank: p.Rank} }
-
 func (h *helper) Connected(p pmix.Proc) {
 	h.mu.Lock()
-	session := sessionOf(h.spaces[p.Namespace])
+	session := sessionOf(h.spaces[p.Space])
 	h.mu.Unlock()
 	if session != "" {
 		// Who misses its directory says so.
 		_ = mkdir(filepath.Join(session, strconv.FormatUint(uint64(p.Rank), 10)))
 	}
-	h.send(&link.Message{Kind: link.Joined, Proc: proc(p), Wait: h.relay.second(p)})
+	h.send(&link.Message{Kind: link.Joined, Proc: p, Wait: h.relay.second(p)})
 }
 
-func (h *helper) Finalized(p pmix.Proc) { h.send(&link.Message{Kind: link.Left, Proc: proc(p)}) }
+func (h *helper) Finalized(p pmix.Proc) { h.send(&link.Message{Kind: link.Left, Proc: p}) }
 
 // shownMax bounds the texts that are remembered, in bytes.
 const shownMax = 1 << 20
@@ -211,20 +202,12 @@ func (h *helper) Log(p pmix.Proc, stream int, text string, once bool) {
 			return
 		}
 	}
-	h.send(&link.Message{Kind: link.Log, Proc: proc(p), Sort: uint8(stream), Text: text})
+	h.send(&link.Message{Kind: link.Log, Proc: p, Sort: uint8(stream), Text: text})
 }
 
 func (h *helper) Abort(r pmix.Request, p pmix.Proc, status int, text string) {
-	h.send(&link.Message{Kind: link.Abort, Proc: proc(p), Status: status, Text: text})
+	h.send(&link.Message{Kind: link.Abort, Proc: p, Status: status, Text: text})
 	r.Done(0)
-}
-
-func procs(list []pmix.Proc) []link.Proc {
-	out := make([]link.Proc, len(list))
-	for i, p := range list {
-		out[i] = proc(p)
-	}
-	return out
 }
 
 func (h *helper) Group(r pmix.Request, k pmix.Kind, name string, members []pmix.Proc, context bool, data []byte) {
@@ -245,11 +228,11 @@ func (h *helper) Group(r pmix.Request, k pmix.Kind, name string, members []pmix.
 		answer(link.Message{Data: data})
 		return
 	}
-	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Text: name, Procs: procs(members), Wait: context, Data: data}, answer)
+	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Text: name, Procs: members, Wait: context, Data: data}, answer)
 }
 
 func (h *helper) Control(r pmix.Request, p pmix.Proc, c pmix.Control) {
-	h.ask(link.Message{Op: link.Control, Proc: proc(p), Procs: procs(c.Procs), Status: c.Signal, Wait: c.End}, func(m link.Message) {
+	h.ask(link.Message{Op: link.Control, Proc: p, Procs: c.Procs, Status: c.Signal, Wait: c.End}, func(m link.Message) {
 		r.Infos(status(m), nil)
 	})
 }
@@ -259,16 +242,16 @@ func (h *helper) Fence(r pmix.Request, k pmix.Kind, members []pmix.Proc, data []
 		r.Data(0, data)
 		return
 	}
-	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Procs: procs(members), Data: data}, func(m link.Message) { r.Data(status(m), m.Data) })
+	h.ask(link.Message{Op: link.Meet, Sort: uint8(k), Procs: members, Data: data}, func(m link.Message) { r.Data(status(m), m.Data) })
 }
 
 func (h *helper) Modex(r pmix.Request, p pmix.Proc) {
-	h.ask(link.Message{Op: link.Modex, Proc: proc(p)}, func(m link.Message) { r.Data(status(m), m.Data) })
+	h.ask(link.Message{Op: link.Modex, Proc: p}, func(m link.Message) { r.Data(status(m), m.Data) })
 }
 
 // request is another host's Modex for one of our processes.
 func (h *helper) request(m link.Message) {
-	h.server.Modex(pmix.Proc{Namespace: m.Proc.Space, Rank: m.Proc.Rank}, func(s pmix.Status, data []byte) {
+	h.server.Modex(m.Proc, func(s pmix.Status, data []byte) {
 		code := link.OK
 		if s != 0 {
 			code = link.NotFound
@@ -278,20 +261,12 @@ func (h *helper) request(m link.Message) {
 }
 
 func (h *helper) Publish(r pmix.Request, p pmix.Proc, pairs []pmix.Pair) {
-	list := make([]link.Pair, len(pairs))
-	for i, v := range pairs {
-		list[i] = link.Pair{Key: v.Key, Value: v.Value, Text: v.Text, By: proc(p), Own: v.Own, Once: v.Once}
-	}
-	h.ask(link.Message{Op: link.Publish, Proc: proc(p), Pairs: list}, func(m link.Message) { r.Done(status(m)) })
+	h.ask(link.Message{Op: link.Publish, Proc: p, Pairs: pairs}, func(m link.Message) { r.Done(status(m)) })
 }
 
 func (h *helper) Lookup(r pmix.Request, p pmix.Proc, keys []string, wait bool, seconds int) {
-	id := h.ask(link.Message{Op: link.Lookup, Proc: proc(p), Keys: keys, Wait: wait}, func(m link.Message) {
-		pairs := make([]pmix.Pair, len(m.Pairs))
-		for i, v := range m.Pairs {
-			pairs[i] = pmix.Pair{Key: v.Key, Value: v.Value, Text: v.Text, By: pmix.Proc{Namespace: v.By.Space, Rank: v.By.Rank}}
-		}
-		r.Found(status(m), pairs)
+	id := h.ask(link.Message{Op: link.Lookup, Proc: p, Keys: keys, Wait: wait}, func(m link.Message) {
+		r.Found(status(m), m.Pairs)
 	})
 	if !wait || seconds <= 0 {
 		return
@@ -305,15 +280,11 @@ func (h *helper) Lookup(r pmix.Request, p pmix.Proc, keys []string, wait bool, s
 }
 
 func (h *helper) Unpublish(r pmix.Request, p pmix.Proc, keys []string) {
-	h.ask(link.Message{Op: link.Unpublish, Proc: proc(p), Keys: keys}, func(m link.Message) { r.Done(status(m)) })
+	h.ask(link.Message{Op: link.Unpublish, Proc: p, Keys: keys}, func(m link.Message) { r.Done(status(m)) })
 }
 
 func (h *helper) Spawn(r pmix.Request, p pmix.Proc, apps []pmix.App) {
-	list := make([]link.App, len(apps))
-	for i, a := range apps {
-		list[i] = link.App{Argv: a.Argv, Env: a.Env, NP: a.NP, Info: a.Info}
-	}
-	h.ask(link.Message{Op: link.Spawn, Proc: proc(p), Apps: list}, func(m link.Message) { r.Spawned(status(m), m.Text) })
+	h.ask(link.Message{Op: link.Spawn, Proc: p, Apps: apps}, func(m link.Message) { r.Spawned(status(m), m.Text) })
 }
 
 func (h *helper) Notify(data []byte) {

@@ -161,7 +161,7 @@ func (q *question) table() (any, bool) {
 	list := make([]pmix.Process, len(q.job.Procs))
 	for rank, p := range q.job.Procs {
 		list[rank] = pmix.Process{
-			Proc: pmix.Proc{Namespace: q.job.Name, Rank: uint32(rank)},
+			Proc: pmix.Proc{Space: q.job.Name, Rank: uint32(rank)},
 			Host: p.Host, Program: p.Program, PID: p.PID, Exit: p.Status, State: state(p),
 		}
 	}

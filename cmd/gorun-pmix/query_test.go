@@ -28,7 +28,7 @@ func asked() (*helper, []link.Job) {
 func TestAnswers(t *testing.T) {
 	h, jobs := asked()
 	proc := func(rank uint32, host string, pid int, state pmix.State) pmix.Process {
-		return pmix.Process{Proc: pmix.Proc{Namespace: "a", Rank: rank}, Host: host, Program: "p", PID: pid, State: state}
+		return pmix.Process{Proc: pmix.Proc{Space: "a", Rank: rank}, Host: host, Program: "p", PID: pid, State: state}
 	}
 	me := os.Getpid()
 	for key, want := range map[string]any{

@@ -55,7 +55,7 @@ func (r *relay) connected(namespace string) []chan struct{} {
 	defer r.mu.Unlock()
 	open := maps.Clone(r.open)
 	for p, clients := range r.clients {
-		if p.Namespace != namespace {
+		if p.Space != namespace {
 			for _, c := range clients {
 				delete(open, c.conn)
 			}
@@ -218,7 +218,7 @@ func procOf(greeting []byte) (pmix.Proc, bool) {
 	if !ok || len(rest) < 4 {
 		return pmix.Proc{}, false
 	}
-	return pmix.Proc{Namespace: string(name), Rank: binary.BigEndian.Uint32(rest)}, true
+	return pmix.Proc{Space: string(name), Rank: binary.BigEndian.Uint32(rest)}, true
 }
 
 // seat notes who has begun to connect; the function that it gives notes that this is over.

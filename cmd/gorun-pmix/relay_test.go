@@ -180,8 +180,8 @@ func TestProcOfAFirstMessage(t *testing.T) {
 		want     pmix.Proc
 		ok       bool
 	}{
-		{head + name + "gorun_01\x00\x00\x00\x01\x025.0.7a1\x00v41\x00\x01hash\x00", pmix.Proc{Namespace: "gorun_01", Rank: 258}, true},
-		{head + "none\x00\x00\x00\x00\x00\x00gorun_01\x00\x00\x00\x00\x01", pmix.Proc{Namespace: "gorun_01", Rank: 1}, true},
+		{head + name + "gorun_01\x00\x00\x00\x01\x025.0.7a1\x00v41\x00\x01hash\x00", pmix.Proc{Space: "gorun_01", Rank: 258}, true},
+		{head + "none\x00\x00\x00\x00\x00\x00gorun_01\x00\x00\x00\x00\x01", pmix.Proc{Space: "gorun_01", Rank: 1}, true},
 		{head + name + "gorun_01\x00\x00\x00\x01", pmix.Proc{}, false},
 		{head + name + "gorun_01", pmix.Proc{}, false},
 		{head + "native\x00\xff\xff\xff\xffgorun_01\x00\x00\x00\x00\x01", pmix.Proc{}, false},
@@ -203,7 +203,7 @@ func TestSecondOfARank(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	r, p := &relay{clients: map[pmix.Proc][]*client{}}, pmix.Proc{Namespace: "job", Rank: 1}
+	r, p := &relay{clients: map[pmix.Proc][]*client{}}, pmix.Proc{Space: "job", Rank: 1}
 	connects := func() (end net.Conn, leave func()) {
 		t.Helper()
 		end, err := net.Dial("tcp", l.Addr().String())
@@ -234,7 +234,7 @@ func TestSecondOfARank(t *testing.T) {
 	want("the other one", true)
 	child.Close()
 	leave()
-	if rank.Close(); r.second(pmix.Proc{Namespace: "job", Rank: 2}) != true {
+	if rank.Close(); r.second(pmix.Proc{Space: "job", Rank: 2}) != true {
 		t.Error("another rank is known")
 	}
 
@@ -266,7 +266,7 @@ func TestConnectedOfANamespace(t *testing.T) {
 		conn := end.(*net.TCPConn)
 		r.enter(conn)
 		if name != "" { // else it has yet to say who it is
-			r.seat(pmix.Proc{Namespace: name}, conn)
+			r.seat(pmix.Proc{Space: name}, conn)
 		}
 	}
 	for name, want := range map[string]int{"parents": 2, "children": 3, "others": 1} {

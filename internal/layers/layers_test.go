@@ -65,7 +65,7 @@ var layers = []layer{
 	{"rdma/dpa", "device threads that run kernels, post and poll: DOCA's DPA", "rdma internal/arch internal/sendq internal/topo internal/wait"},
 	{"rdma/rdmatest", "one conformance suite for every provider", "rdma internal/proc internal/testenv"},
 	{"internal/gossip", "the Store across hosts: a tree of connections, membership by memberlist", "pmi internal/tlskey"},
-	{"internal/pmix", "libpmix, found at run time, behind Go types (cgo)", ""},
+	{"internal/pmix", "libpmix, found at run time, behind Go types (cgo)", "internal/pmix/link"},
 	{"internal/pmix/link", "the frames between a host and its gorun-pmix", ""},
 	{"internal/mpilib", "the MPI libraries of a machine, and what programs are linked with", "internal/envvar"},
 	{"internal/kernel", "reductions, element by element", "internal/arch"},

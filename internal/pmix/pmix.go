@@ -5,43 +5,26 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
 )
 
 // Wildcard is the rank of a Proc that stands for all of its namespace.
 const Wildcard = 1<<32 - 2
 
-// Proc is a process, or with Wildcard all processes, of a namespace.
-type Proc struct {
-	Namespace string
-	Rank      uint32
-}
+// A launcher and its helper tell each other of these, so they are the types of their frames.
+type (
+	Proc    = link.Proc    // a process, or with Wildcard all processes, of a namespace
+	Program = link.Program // what the ranks of an application run, and the directory they begin in
+	App     = link.App     // one program of a spawn; of the hints the last one of a name counts
+	// A Pair is a published value: a text, as names of services are, or anything else in libpmix's encoding.
+	Pair = link.Pair
+)
 
-// Namespace is a group of ranks that were started together, as PMIx tells it to
-// them.
-type Namespace struct {
-	Name     string
-	Nodes    []string // names, by number
-	Node     int      // the number of this one; -1: none of its ranks is here
-	NodeOf   []uint32 // by rank
-	AppOf    []uint32 // by rank; nil: one application
-	Universe int      // slots; 0: as many as ranks
-	Parent   *Proc    // that spawned it; nil: none
-	Restarts int      // how often its job has been started before
-	// Dir is where libraries may make files on this node, the namespace's own in
-	// a directory of its name, each rank's in one of its number within. All exist
-	// when a rank is told of them, and somebody else removes them. "": libraries
-	// see to themselves.
-	Dir string
-	// Programs are what its applications run, by number; one that is missing, or empty,
-	// is not known here.
-	Programs []Program
-}
-
-// Program is what the ranks of an application run, and the directory they begin in.
-type Program struct {
-	Argv []string
-	Dir  string
-}
+// Namespace is a group of ranks that were started together, as PMIx tells it to them. Its Session is where libraries may
+// make files on this node, the namespace's own in a directory of its name, each rank's in one of its number within. All
+// exist when a rank is told of them, and somebody else removes them.
+type Namespace link.Space
 
 // Kind is what processes meet for. Only equal kinds meet.
 type Kind int
@@ -54,17 +37,6 @@ const (
 	Construct // of a group
 	Destruct
 )
-
-// Pair is a published value: a text, as names of services are, or anything else in
-// libpmix's encoding.
-type Pair struct {
-	Key   string
-	Value []byte
-	Text  bool
-	By    Proc // the process that published it
-	Own   bool // for its publisher's namespace only
-	Once  bool // gone when it was looked up
-}
 
 // Query is a question. Attributes go by their names in the standard
 // ("PMIX_QUERY_NAMESPACES"), which libpmix turns into its own keys.
@@ -109,14 +81,6 @@ type Control struct {
 	Procs  []Proc // Wildcard: all of a namespace
 	Signal int
 	End    bool // and kill those that have not ended after a while
-}
-
-// App is one program of a spawn.
-type App struct {
-	Argv []string // the first is the file to execute
-	Env  []string
-	NP   int
-	Info [][2]string // hints, in MPI's words; the last one of a name counts
 }
 
 // Request is something that a process waits for.

@@ -54,7 +54,7 @@ var _ Handler = (*launcher)(nil)
 func (l *launcher) tell(p Proc, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told[p.Namespace] = append(l.told[p.Namespace], strconv.Itoa(int(p.Rank))+" "+fmt.Sprintf(format, args...))
+	l.told[p.Space] = append(l.told[p.Space], strconv.Itoa(int(p.Rank))+" "+fmt.Sprintf(format, args...))
 }
 
 func (l *launcher) Connected(p Proc) { l.tell(p, "connected") }
@@ -121,14 +121,14 @@ func (l *launcher) Spawn(r Request, p Proc, apps []App) {
 
 func (l *launcher) Query(r Request, queries []Query) {
 	key := queries[0].Keys[0]
-	p := Proc{queries[0].Namespace, 1}
+	p := Proc{Space: queries[0].Namespace, Rank: 1}
 	answers := map[string]any{
 		"PMIX_QUERY_NAMESPACES":    "one,two",
 		"PMIX_QUERY_NUM_PSETS":     uint64(1) << 40,
 		"PMIX_QUERY_SPAWN_SUPPORT": uint32(77),
 		"PMIX_QUERY_JOB_STATUS":    NotFound(),
 		"PMIX_QUERY_PSET_NAMES":    "",
-		"PMIX_QUERY_PROC_TABLE":    []Process{{p, "host", "program", 4711, 0, Connected}, {Proc{p.Namespace, 2}, "", "", 4712, 3, EndedNonZero}},
+		"PMIX_QUERY_PROC_TABLE":    []Process{{p, "host", "program", 4711, 0, Connected}, {Proc{Space: p.Space, Rank: 2}, "", "", 4712, 3, EndedNonZero}},
 		"PMIX_QUERY_ALLOC_STATUS":  []byte("bytes"),
 		"PMIX_QUERY_MEMORY_USAGE":  []Info{{"PMIX_HOSTNAME", "host"}, {"PMIX_DAEMON_MEMORY", float32(1.5)}, {"PMIX_SPAWNED", true}},
 	}
@@ -163,7 +163,9 @@ func (l *launcher) Log(p Proc, stream int, text string, once bool) {
 	l.tell(p, "says %q on %d, %v", text, stream, once)
 }
 
-func (l *launcher) Notify(data []byte) { l.tell(Proc{"events", 0}, "%d", min(len(data), 1)) }
+func (l *launcher) Notify(data []byte) {
+	l.tell(Proc{Space: "events", Rank: 0}, "%d", min(len(data), 1))
+}
 
 // start makes the server and its client program, or ends the test.
 func start(t *testing.T) (*Server, *launcher) {
@@ -347,7 +349,7 @@ func TestPublish(t *testing.T) {
 	j.wants("own o x once f y", "0 own: ok", "0 once: ok")
 	j.fake.mu.Lock()
 	defer j.fake.mu.Unlock()
-	by := Proc{j.name, 0}
+	by := Proc{Space: j.name, Rank: 0}
 	for key, want := range map[string]Pair{
 		"o": {Key: "o", Value: []byte("x"), Text: true, By: by, Own: true},
 		"f": {Key: "f", Value: []byte("y"), Text: true, By: by, Once: true},
@@ -422,7 +424,7 @@ func TestKeysOfOpenMPI(t *testing.T) {
 	testenv.Part(t, testenv.Peers)
 	j := register(t, Namespace{
 		Nodes: []string{"here"}, NodeOf: []uint32{0, 0, 0}, AppOf: []uint32{0, 0, 1}, Universe: 5,
-		Parent: &Proc{"parent", 4}, Restarts: 2, Dir: "/job",
+		Parent: &Proc{Space: "parent", Rank: 4}, Restarts: 2, Session: "/job",
 		Programs: []Program{{Argv: []string{"./first", "a b", "c"}, Dir: "/work"}, {Argv: []string{"second"}, Dir: "/other"}},
 	})
 	j.wants(`1:job PMIX_UNIV_SIZE job PMIX_JOB_SIZE job PMIX_LOCAL_SIZE job PMIX_JOB_NUM_APPS job PMIX_LOCAL_PEERS job PMIX_NUM_NODES

@@ -183,9 +183,9 @@ func (s *Server) Register(ns Namespace) error {
 	}
 	counts, firsts := ns.programs()
 	dirs := make([]string, len(ns.NodeOf))
-	own := filepath.Join(ns.Dir, ns.Name)
+	own := filepath.Join(ns.Session, ns.Name)
 	for r, n := range ns.NodeOf {
-		if ns.Dir != "" && int(n) == ns.Node {
+		if ns.Session != "" && int(n) == ns.Node {
 			dirs[r] = filepath.Join(own, strconv.Itoa(r))
 		}
 	}
@@ -195,10 +195,10 @@ func (s *Server) Register(ns Namespace) error {
 	}
 	c := C.gorun_namespace{
 		app_lines: w.strings(lines), app_dirs: w.strings(wdirs),
-		dir: w.add(ns.Dir), own_dir: w.add(own), rank_dirs: w.strings(dirs), restarts: C.uint32_t(ns.Restarts),
+		dir: w.add(ns.Session), own_dir: w.add(own), rank_dirs: w.strings(dirs), restarts: C.uint32_t(ns.Restarts),
 		program_counts: w.add(counts), program_firsts: w.add(firsts),
 		nspace: w.add(ns.Name), nodes: w.add(nodes), procs: w.add(procs), peers: w.add(strings.Join(peers, ",")),
-		parent: w.add(parent.Namespace), parent_rank: C.uint32_t(parent.Rank),
+		parent: w.add(parent.Space), parent_rank: C.uint32_t(parent.Rank),
 		size: C.uint32_t(len(ns.NodeOf)), universe: C.uint32_t(universe), node: C.uint32_t(ns.Node),
 		node_count: C.uint32_t(len(used)), app_count: C.uint32_t(count), local_count: C.uint32_t(len(peers)),
 		node_of: w.numbers(ns.NodeOf), local_rank: w.numbers(local), app_of: w.numbers(apps),
@@ -241,7 +241,7 @@ func (s *Server) Modex(p Proc, answer func(Status, []byte)) {
 	id := s.next
 	s.modex[id] = answer
 	s.mu.Unlock()
-	name := C.CString(p.Namespace)
+	name := C.CString(p.Space)
 	defer C.free(unsafe.Pointer(name))
 	if rc := C.gorun_pmix_modex(name, C.uint32_t(p.Rank), C.uint64_t(id)); rc != 0 {
 		s.modexDone(id, Status(rc), nil)

@@ -56,7 +56,7 @@ func (r *request) Found(s Status, pairs []Pair) {
 	sizes := unsafe.Slice((*C.size_t)(w.keep(C.calloc(C.size_t(n+1), pointer))), n)
 	texts := unsafe.Slice((*C.int)(w.keep(C.calloc(C.size_t(n+1), C.size_t(unsafe.Sizeof(C.int(0)))))), n)
 	for i, p := range pairs {
-		procs[i].nspace, procs[i].rank = w.add(p.By.Namespace), C.uint32_t(p.By.Rank)
+		procs[i].nspace, procs[i].rank = w.add(p.By.Space), C.uint32_t(p.By.Rank)
 		keys[i] = w.add(p.Key)
 		values[i] = w.keep(C.CBytes(append(p.Value[:len(p.Value):len(p.Value)], 0)))
 		sizes[i] = C.size_t(len(p.Value))
@@ -116,7 +116,7 @@ func (w *words) procs(list []Proc) *C.gorun_proc {
 	p := (*C.gorun_proc)(w.keep(C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof(C.gorun_proc{})))))
 	array := unsafe.Slice(p, len(list))
 	for i, q := range list {
-		array[i] = C.gorun_proc{nspace: w.add(q.Namespace), rank: C.uint32_t(q.Rank)}
+		array[i] = C.gorun_proc{nspace: w.add(q.Space), rank: C.uint32_t(q.Rank)}
 	}
 	return p
 }
@@ -126,7 +126,7 @@ func (w *words) processes(list []Process) *C.gorun_process {
 	array := unsafe.Slice(p, len(list))
 	for i, q := range list {
 		array[i] = C.gorun_process{
-			nspace: w.add(q.Namespace), rank: C.uint32_t(q.Rank), host: w.add(q.Host), program: w.add(q.Program),
+			nspace: w.add(q.Space), rank: C.uint32_t(q.Rank), host: w.add(q.Host), program: w.add(q.Program),
 			pid: C.int64_t(q.PID), exit: C.int32_t(q.Exit), state: C.int32_t(q.State),
 		}
 	}
@@ -136,7 +136,9 @@ func (w *words) processes(list []Process) *C.gorun_process {
 // of finds the server that C knows by a handle.
 func of(owner C.uintptr_t) *Server { return cgo.Handle(owner).Value().(*Server) }
 
-func goProc(nspace *C.char, rank C.uint32_t) Proc { return Proc{C.GoString(nspace), uint32(rank)} }
+func goProc(nspace *C.char, rank C.uint32_t) Proc {
+	return Proc{Space: C.GoString(nspace), Rank: uint32(rank)}
+}
 
 func goProcs(procs *C.gorun_proc, n C.size_t) []Proc {
 	list := make([]Proc, n)

@@ -121,13 +121,13 @@ type App struct {
 // Space is a namespace and where its ranks are.
 type Space struct {
 	Name     string  `msgpack:"n"`
-	Nodes    Names   `msgpack:"h"`
-	Node     int     `msgpack:"i"` // the one that is told; Elsewhere: none of them
-	NodeOf   Numbers `msgpack:"o"`
-	AppOf    Numbers `msgpack:"a"`
-	Universe int     `msgpack:"u"`
-	Parent   *Proc   `msgpack:"p"`
-	Restarts int     `msgpack:"r,omitempty"`
+	Nodes    Names   `msgpack:"h"`           // by number
+	Node     int     `msgpack:"i"`           // the one that is told; Elsewhere: none of them
+	NodeOf   Numbers `msgpack:"o"`           // by rank
+	AppOf    Numbers `msgpack:"a"`           // by rank; nil: one application
+	Universe int     `msgpack:"u"`           // slots; 0: as many as ranks
+	Parent   *Proc   `msgpack:"p"`           // that spawned it; nil: none
+	Restarts int     `msgpack:"r,omitempty"` // how often its job has been started before
 	Session  string  `msgpack:"d,omitempty"` // directory on the host for files of MPIs; "": theirs to find
 	// Programs are its applications, by number, as far as the host runs them.
 	Programs []Program `msgpack:"g,omitempty"`
