@@ -105,11 +105,7 @@ func (q *requests) fromPMIx(s *seat, data []byte) {
 	var answer link.Message
 	switch due.Op {
 	case link.Spawn:
-		ask := &host.Ask{Tag: due.ID, Spawn: &host.Spawn{}}
-		for _, a := range due.Apps {
-			ask.Spawn.Apps = append(ask.Spawn.Apps, host.SpawnApp{Argv: a.Argv, N: a.NP, Env: a.Env, Info: a.Info})
-		}
-		q.ask(q.seatOf(due.Proc, s), int(due.Proc.Rank), ask)
+		q.ask(q.seatOf(due.Proc, s), int(due.Proc.Rank), &host.Ask{Tag: due.ID, Spawn: &host.Spawn{Apps: due.Apps}})
 		return
 	case link.Table:
 		answer.Jobs = q.table()

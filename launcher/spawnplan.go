@@ -24,10 +24,10 @@ func (w *worlds) plan(s *seat, rank int, by *asked, spawn *host.Spawn) ([]App, [
 		if len(a.Argv) == 0 || a.Argv[0] == "" {
 			return nil, nil, fmt.Errorf("spawn without a program")
 		}
-		if a.N < 1 || len(hosts)+a.N > spawnMax {
-			return nil, nil, fmt.Errorf("spawn of %d processes of %s, want 1 to %d in all", a.N, a.Argv[0], spawnMax)
+		if a.NP < 1 || len(hosts)+a.NP > spawnMax {
+			return nil, nil, fmt.Errorf("spawn of %d processes of %s, want 1 to %d in all", a.NP, a.Argv[0], spawnMax)
 		}
-		info, err := readInfo(a.Info, a.N)
+		info, err := readInfo(a.Info, a.NP)
 		if err != nil {
 			return nil, nil, fmt.Errorf("spawn of %s: %w", a.Argv[0], err)
 		}
@@ -46,7 +46,7 @@ func (w *worlds) plan(s *seat, rank int, by *asked, spawn *host.Spawn) ([]App, [
 			return nil, nil, fmt.Errorf("spawn of %s: %w", a.Argv[0], err)
 		}
 		hosts = append(hosts, on...)
-		for i := range a.N {
+		for i := range a.NP {
 			code := 0
 			if i >= info.n {
 				code, missing = 1, true

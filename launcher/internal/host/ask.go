@@ -1,6 +1,9 @@
 package host
 
-import "github.com/gorun-mpi/gorun/pmi"
+import (
+	"github.com/gorun-mpi/gorun/internal/pmix/link"
+	"github.com/gorun-mpi/gorun/pmi"
+)
 
 // Ask is what a rank wants of its job, beyond what its host can give: one of the
 // pointers.
@@ -14,16 +17,8 @@ type Ask struct {
 
 // Spawn is a group of processes that a rank wants.
 type Spawn struct {
-	Apps   []SpawnApp
+	Apps   []link.App        // the environment is in addition to that of the rank that asks
 	Preset map[string]string // keys of its key-value space
-}
-
-// SpawnApp is one program of a spawn.
-type SpawnApp struct {
-	Argv []string
-	N    int         // processes
-	Info [][2]string // hints of MPI
-	Env  []string    // in addition to that of the rank that asks
 }
 
 // Reply answers an Ask, with the same pointer.
@@ -51,9 +46,9 @@ func (h *Host) ask(e pmi.Event) {
 		}
 		h.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Name: &e.Query}})
 	case pmi.Spawn:
-		s := &Spawn{Apps: make([]SpawnApp, len(e.Apps)), Preset: e.Preset}
+		s := &Spawn{Apps: make([]link.App, len(e.Apps)), Preset: e.Preset}
 		for i, a := range e.Apps {
-			s.Apps[i] = SpawnApp{Argv: append([]string{a.Program}, a.Args...), N: a.N, Info: a.Info}
+			s.Apps[i] = link.App{Argv: append([]string{a.Program}, a.Args...), NP: a.N, Info: a.Info}
 		}
 		h.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Spawn: s}})
 	}
