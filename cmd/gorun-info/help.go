@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/gorun-mpi/gorun/cmd/internal/roff"
 )
 
 // help is the text of --help, made from the tables.
@@ -40,11 +42,4 @@ Examples:
 	return b.String()
 }
 
-// left is how an option is written.
-func left(o *flag) string {
-	form := "--" + o.long
-	if o.short != "" {
-		form = "-" + o.short + ", " + form
-	}
-	return strings.TrimSpace(form + " " + o.value)
-}
+func left(o *flag) string { return roff.Option(o.long, o.short, o.value) }

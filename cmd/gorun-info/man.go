@@ -25,16 +25,16 @@ func manual() string {
 	m.Section("COMMANDS")
 	for _, c := range commands() {
 		name := cmp.Or(c.name, "none")
-		m.Entry(strings.TrimSpace(name+" "+c.args), sentence(c.help))
+		m.Entry(strings.TrimSpace(name+" "+c.args), roff.Sentence(c.help))
 	}
 	m.Section("OPTIONS")
 	for _, o := range flags() {
-		m.Entry(left(&o), sentence(o.help))
+		m.Entry(left(&o), roff.Sentence(o.help))
 	}
 	m.Section("WHAT DOCTOR LOOKS AT")
 	m.Text("Each finding is ok, a note (it works and could be better) or a problem (something fails). It says what was found, why that matters, and which command fixes it. All checks run at once; none takes longer than ten seconds or leaves anything behind. --json prints one JSON object per line: name, state, found, why, fix.")
 	for _, c := range doctor.Checks() {
-		m.Entry(c.Name, sentence(c.Why))
+		m.Entry(c.Name, roff.Sentence(c.Why))
 	}
 	m.Paragraph("For each host on the command line, doctor checks its address, whether ssh connects within five seconds without a question, its gorun-agent, and its clock. Hosts are written as for gorun --host.")
 	m.Section("ENVIRONMENT")
@@ -44,7 +44,7 @@ func manual() string {
 		if s.Default != "" {
 			text += "; default: " + s.Default
 		}
-		m.Entry(s.Name, sentence(text))
+		m.Entry(s.Name, roff.Sentence(text))
 	}
 	m.Section("EXIT STATUS")
 	m.Text("0: no problem. 1: doctor found a problem, pmi found something missing, or devices found one that cannot be used. 2: wrong command line. 130: interrupted.")
@@ -53,13 +53,4 @@ func manual() string {
 	m.Section("SEE ALSO")
 	m.Text("gorun(1)")
 	return m.String()
-}
-
-// sentence makes a help text one.
-func sentence(text string) string {
-	text = strings.ToUpper(text[:1]) + text[1:]
-	if !strings.HasSuffix(text, ".") {
-		text += "."
-	}
-	return text
 }

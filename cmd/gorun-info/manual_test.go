@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
+	"github.com/gorun-mpi/gorun/cmd/internal/roff"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -35,7 +36,7 @@ func TestManualRenders(t *testing.T) {
 		wants = append(wants, s.Name)
 	}
 	for _, c := range doctor.Checks() {
-		wants = append(wants, c.Name+" "+sentence(c.Why)[:10])
+		wants = append(wants, c.Name+" "+roff.Sentence(c.Why)[:10])
 	}
 	for _, want := range wants {
 		if !strings.Contains(text, want) {

@@ -13,14 +13,7 @@ const purpose = "run a program that uses libibverbs on software RDMA devices"
 // examples are in the help and in the manual.
 var examples = []string{"gorun-verbs ibv_devinfo -v", "gorun-verbs ib_write_bw & gorun-verbs ib_write_bw localhost", "gorun-verbs --device mlx5_0,mlx5_1 ./program"}
 
-// left is how an option is written.
-func left(o *option) string {
-	form := "--" + o.long
-	if o.short != "" {
-		form = "-" + o.short + ", " + form
-	}
-	return strings.TrimSpace(form + " " + o.value)
-}
+func left(o *option) string { return roff.Option(o.long, o.short, o.value) }
 
 func help() string {
 	var b strings.Builder
@@ -46,7 +39,7 @@ func manual() string {
 	m.Text("gorun-verbs becomes PROGRAM with a libibverbs.so.1 whose devices are software. They need no hardware, kernel module or root. Programs of one user on one machine reach each other, by LID or by GID. Nothing stays in a file system, however programs end. docs/verbs.md names the limits and the programs that were run.")
 	m.Section("OPTIONS")
 	for _, o := range options() {
-		m.Entry(left(&o), strings.ToUpper(o.help[:1])+o.help[1:]+".")
+		m.Entry(left(&o), roff.Sentence(o.help))
 	}
 	m.Section("EXIT STATUS")
 	m.Text("That of PROGRAM. 2: wrong command line, or the library is missing. 126: PROGRAM is static, for musl or for another rdma-core, or cannot be run. 127: there is no such program.")

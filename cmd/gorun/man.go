@@ -89,7 +89,7 @@ func (m *page) option(o *option) {
 		text += ` \fI` + roff.Escaped(o.value) + `\fR`
 	}
 	m.Line("%s", text)
-	help := sentence(o.help)
+	help := roff.Sentence(o.help)
 	if o.local {
 		help += " Only for the program that follows."
 	}
@@ -124,7 +124,7 @@ func (m *page) fates(table []option, f fate) {
 	for _, reason := range reasons {
 		m.Line(".TP")
 		m.Line(".B %s", roff.Escaped(strings.Join(forms[reason], ", ")))
-		m.Line("%s", roff.Escaped(sentence(reason)))
+		m.Line("%s", roff.Escaped(roff.Sentence(reason)))
 	}
 }
 
@@ -140,16 +140,4 @@ func spellings(o *option) []string {
 		}
 	}
 	return forms
-}
-
-// sentence makes a help text one.
-func sentence(text string) string {
-	if text == "" {
-		return ""
-	}
-	text = strings.ToUpper(text[:1]) + text[1:]
-	if !strings.HasSuffix(text, ".") {
-		text += "."
-	}
-	return text
 }

@@ -40,7 +40,7 @@ func TestManualNamesEverything(t *testing.T) {
 				t.Errorf("no %s in the manual", form)
 			}
 		}
-		if o.fate != done && !strings.Contains(text, strings.ReplaceAll(strings.ReplaceAll(roff.Escaped(sentence(o.reason)), `\-`, "-"), `\&`, "")) {
+		if o.fate != done && !strings.Contains(text, strings.ReplaceAll(strings.ReplaceAll(roff.Escaped(roff.Sentence(o.reason)), `\-`, "-"), `\&`, "")) {
 			t.Errorf("no reason of --%s in the manual", o.names[0])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/tailscale/hujson"
 
@@ -149,22 +150,17 @@ func found(v hujson.Value) string {
 // suggestKey says which keys a section may hold, or which one was meant.
 func (p *Parser) suggestKey(name string, general bool) string {
 	var names []string
-	list := ""
 	for _, e := range p.entries {
 		if e.general != general || general && e.kind == toggle || e.parameters {
 			continue
 		}
 		names = append(names, e.Long)
-		if list != "" {
-			list += ", "
-		}
-		list += e.Long
 	}
 	if n := nearest.Name(name, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)
 	}
-	if list == "" {
+	if len(names) == 0 {
 		return "this section takes none"
 	}
-	return "expected one of " + list
+	return "expected one of " + strings.Join(names, ", ")
 }

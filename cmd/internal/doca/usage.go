@@ -76,7 +76,7 @@ func (p *Parser) manual() string {
 	for _, general := range []bool{false, true} {
 		for _, e := range p.entries {
 			if e.general == general {
-				m.Entry(e.usageLeft(), strings.ToUpper(e.Help[:1])+e.Help[1:]+".")
+				m.Entry(e.usageLeft(), roff.Sentence(e.Help))
 			}
 		}
 	}

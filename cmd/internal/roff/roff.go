@@ -51,6 +51,23 @@ func (p *Page) Example(lines ...string) {
 	p.Line(".fi")
 }
 
+// Option is how an option is written: "-n, --np N".
+func Option(long, short, value string) string {
+	form := "--" + long
+	if short != "" {
+		form = "-" + short + ", " + form
+	}
+	return strings.TrimSpace(form + " " + value)
+}
+
+// Sentence makes a help text one.
+func Sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + strings.TrimSuffix(text[1:], ".") + "."
+}
+
 // Escaped makes text harmless to roff: no line of it is a request, no character
 // an escape, and a minus is what one types.
 func Escaped(text string) string {

@@ -96,11 +96,7 @@ func parseGreeting(text, stream string) (pid int, err error) {
 
 // lastLine is the last line of a text that is not blank, short enough for a message.
 func lastLine(text string) string {
-	last := ""
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			last = line
-		}
-	}
+	text = strings.TrimSpace(text)
+	last := strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 	return last[:min(len(last), 200)]
 }

@@ -81,13 +81,8 @@ func launch(ctx context.Context, v *View) Finding {
 
 // lastLine is the last line of a text that says anything.
 func lastLine(text string) string {
-	last := ""
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			last = line
-		}
-	}
-	return last
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 func pmix(ctx context.Context, v *View) Finding {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"strings"
 )
@@ -126,10 +127,5 @@ func overcommit(_ context.Context, v *View) Finding {
 
 // memory is a line of /proc/meminfo.
 func (v *View) memory(key string) string {
-	for line := range strings.Lines(v.text("proc/meminfo")) {
-		if value, ok := strings.CutPrefix(line, key+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "a limit that is not known"
+	return cmp.Or(v.line("proc/meminfo", key), "a limit that is not known")
 }

@@ -98,8 +98,11 @@ func (v *View) number(elem ...string) (n uint64, ok bool) {
 }
 
 // status is a line of /proc/self/status.
-func (v *View) status(key string) string {
-	for line := range strings.Lines(v.text("proc/self/status")) {
+func (v *View) status(key string) string { return v.line("proc/self/status", key) }
+
+// line is what stands behind "key:" in a file; "": nothing does.
+func (v *View) line(file, key string) string {
+	for line := range strings.Lines(v.text(file)) {
 		if value, ok := strings.CutPrefix(line, key+":"); ok {
 			return strings.TrimSpace(value)
 		}
