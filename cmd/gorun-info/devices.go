@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
+	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/rdma"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 	"github.com/gorun-mpi/gorun/rdma/verbs"
@@ -186,14 +187,7 @@ func inTime[T any](ctx context.Context, f func() T) (value T, ok bool) {
 // currentEmulate are the names that --emulate gives the software devices, or the
 // environment.
 func currentEmulate(r *request) []string {
-	list := r.emulate
-	if list == "" {
-		for _, s := range currentSettings(r.environ) {
-			if s.Name == "GORUN_EMULATE" {
-				list = s.Value
-			}
-		}
-	}
+	list := cmp.Or(r.emulate, envvar.Get(r.environ, "GORUN_EMULATE"))
 	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' })
 }
 

@@ -39,7 +39,7 @@ func meet(ctx context.Context, env *rank.Environment, p *params, log *logrus.Log
 	if err != nil {
 		return nil, err
 	}
-	return &tcpControl{conn: conn, r: bufio.NewReader(conn), serves: p.connect == "", timeout: p.timeout()}, nil
+	return &tcpControl{conn: conn, r: bufio.NewReaderSize(conn, maxLine), serves: p.connect == "", timeout: p.timeout()}, nil
 }
 
 // connectTCP is a client's connection to its server, or a server's to the
@@ -106,20 +106,11 @@ func (c *tcpControl) exchange(ctx context.Context, mine []byte) ([]byte, error) 
 }
 
 func (c *tcpControl) readLine() ([]byte, error) {
-	var line []byte
-	for {
-		part, err := c.r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > maxLine:
-			return nil, fmt.Errorf("a line of more than %d bytes: this is no pingpong", maxLine)
-		case errors.Is(err, bufio.ErrBufferFull):
-		case err != nil:
-			return nil, err
-		default:
-			return line, nil
-		}
+	line, err := c.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		err = fmt.Errorf("a line of more than %d bytes: this is no pingpong", maxLine)
 	}
+	return bytes.Clone(line), err
 }
 
 func (c *tcpControl) barrier(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -10,7 +11,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/gorun-mpi/gorun/cmd/internal/cards"
+	"github.com/gorun-mpi/gorun/internal/pack"
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/pmi"
 	"github.com/gorun-mpi/gorun/rdma/comch"
@@ -42,10 +43,7 @@ func (a *app) config(name string) comch.Config {
 	if a.role == roleDPU {
 		ends = a.clients
 	}
-	cpus := topo.CPUs()
-	if a.env.CPUs > 0 {
-		cpus = a.env.CPUs
-	}
+	cpus := cmp.Or(a.env.CPUs, topo.CPUs())
 	return comch.Config{
 		Name: name, Key: a.key, Buffer: a.buffer, Queue: a.queue,
 		// Each end is a goroutine that waits, and so is its peer.
@@ -196,7 +194,7 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 		own.Secret = make([]byte, 32)
 		rand.Read(own.Secret)
 	}
-	all, err := cards.Gather(ctx, client, "secure-channel", own)
+	all, err := gather(ctx, client, own)
 	if err != nil {
 		return err
 	}
@@ -229,7 +227,7 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 	if err != nil {
 		return a.explain(err)
 	}
-	if all, err = cards.Gather(ctx, client, "secure-channel", second); err != nil {
+	if all, err = gather(ctx, client, second); err != nil {
 		return err
 	}
 	if a.role == roleDPU {
@@ -238,6 +236,22 @@ func (a *app) meetRanks(ctx context.Context, m *meeting) error {
 	}
 	m.conn, err = a.dial(ctx, name, all[dpu].Address)
 	return err
+}
+
+// gather is every rank's card, by rank. All ranks call it; it blocks until they have.
+func gather(ctx context.Context, client *pmi.Client, own card) ([]card, error) {
+	b, err := pack.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := client.AllGather(ctx, b)
+	all := make([]card, len(packed))
+	for i, b := range packed {
+		if err := pack.Unmarshal(b, &all[i]); err != nil {
+			return nil, fmt.Errorf("rank %d is no secure-channel of this version: %w", i, err)
+		}
+	}
+	return all, err
 }
 
 // roles finds the DPU: the one rank that says so, else rank 0.

@@ -46,7 +46,7 @@ var layers = []layer{
 	{"cmd/allreduce", "DOCA's all-reduce: daemons that work while their clients compute; internal/group: how members meet, and their part in a world of package rank", "rank coll rdma/comch rdma/soft/softtls cmd/internal internal/envvar internal/kernel internal/pack internal/peer internal/ports internal/version"},
 	{"cmd/gorun-bench", "measures gorun, and MPIs beside it, with ranks of itself", "launcher rank coll rdma rdma/soft/softtls rdma/dpa rdma/verbs cmd/internal internal/endsignal internal/mpilib internal/topo internal/version internal/yardstick testdata"},
 	{"cmd/gorun-bench-init", "the smallest rank, with which gorun-bench times Init and Finalize", "rank"},
-	{"cmd/internal", "what commands share: DOCA's conventions, log lines, manual pages, cards of ranks", "pmi internal/endsignal internal/pack internal/version"},
+	{"cmd/internal", "what commands share: DOCA's conventions, log lines, manual pages", "internal/endsignal internal/version"},
 	{"launcher", "Job, Run, Result; internal: place, host, guard, agent, hub, sidecar, stdio, orphan", "pmi launcher/hostfile launcher/profile internal/calls internal/endsignal internal/envvar internal/mpilib internal/peer internal/pmix/link internal/ports internal/proc internal/reach internal/self internal/shm internal/topo internal/version"},
 	{"launcher/agent", "an agent's program", "launcher internal/endsignal internal/gossip internal/meet"},
 	{"launcher/profile", "where a job's time went: what ranks have recorded, matched and judged; a summary, a page, a trace", "internal/calls"},
