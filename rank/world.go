@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -458,35 +459,20 @@ const (
 // close gives everything back in the reverse order of join.
 func (w *World) close() error {
 	w.closeRecord()
-	var errs []error
-	errs = append(errs, w.endBeside())
-	for i := len(w.comms) - 1; i >= 0; i-- {
-		errs = append(errs, w.comms[i].team.Close())
+	errs := []error{w.endBeside()}
+	for _, c := range slices.Backward(w.comms) {
+		errs = append(errs, c.team.Close())
 	}
 	w.comms = nil
 	if w.peers != nil {
 		errs = append(errs, w.peers.CloseMail())
 	}
-	if w.collective != nil {
-		errs = append(errs, w.collective.Close())
-	}
-	if w.mesh != nil {
-		errs = append(errs, w.mesh.Close())
-	}
-	if w.messages != nil {
-		errs = append(errs, w.messages.Close())
-	}
-	errs = append(errs, w.closeWindows())
+	errs = append(errs, peers.Close(w.collective), peers.Close(w.mesh), peers.Close(w.messages), w.closeWindows())
 	for _, r := range w.regions.list {
 		errs = append(errs, r.mr.Close())
 	}
 	w.regions = regions{}
-	if w.peers != nil {
-		errs = append(errs, w.peers.Close())
-	}
-	if w.device != nil {
-		errs = append(errs, w.device.Close())
-	}
+	errs = append(errs, peers.Close(w.peers), peers.Close(w.device))
 	if w.place != nil {
 		errs = append(errs, w.place.close())
 	}

@@ -189,9 +189,7 @@ func (e *Engine) Close() error {
 	for i := range e.peers {
 		e.peers[i].QP = nil
 	}
-	if e.pool.srq != nil {
-		errs = append(errs, e.pool.srq.Close())
-	}
+	errs = append(errs, peers.Close(e.pool.srq))
 	for _, c := range e.pool.chunks {
 		errs = append(errs, c.mr.Close())
 	}
@@ -199,19 +197,9 @@ func (e *Engine) Close() error {
 		errs = append(errs, mr.Close())
 	}
 	e.srq, e.chunks, e.zones.given = nil, nil, nil
-	if e.cq != nil {
-		errs = append(errs, e.cq.Close())
-		e.cq = nil
-	}
-	if e.stages != nil {
-		errs = append(errs, e.stages.Close())
-		e.stages = nil
-	}
-	if e.mr != nil {
-		errs = append(errs, e.mr.Close())
-		e.mr, e.mem, e.credit = nil, nil, nil
-		e.inbox, e.rings.given, e.active, e.tickets, e.states, e.rings.slots = nil, nil, nil, nil, nil, nil
-	}
+	errs = append(errs, peers.Close(e.cq), peers.Close(e.stages), peers.Close(e.mr))
+	e.cq, e.stages, e.mr, e.mem, e.credit = nil, nil, nil, nil, nil
+	e.inbox, e.rings.given, e.active, e.tickets, e.states, e.rings.slots = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

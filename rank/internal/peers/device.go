@@ -115,18 +115,17 @@ func (d *Device) prepare() (err error) {
 
 // Close closes everything in the reverse order.
 func (d *Device) Close() error {
-	var errs []error
-	if d.All != nil {
-		errs = append(errs, d.All.Close())
+	return errors.Join(Close(d.All), Close(d.PD), Close(d.Context), Close(d.soft))
+}
+
+// Close closes what there is: not nil, which an object is that was not made.
+func Close[T interface {
+	comparable
+	Close() error
+}](c T) error {
+	var none T
+	if c == none {
+		return nil
 	}
-	if d.PD != nil {
-		errs = append(errs, d.PD.Close())
-	}
-	if d.Context != nil {
-		errs = append(errs, d.Context.Close())
-	}
-	if d.soft != nil {
-		errs = append(errs, d.soft.Close())
-	}
-	return errors.Join(errs...)
+	return c.Close()
 }
