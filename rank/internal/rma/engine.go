@@ -133,17 +133,10 @@ func (e *Engine) open() (err error) {
 
 // Close gives everything back, when all windows are freed.
 func (e *Engine) Close() error {
-	errs := []error{e.closeTargets(slices.DeleteFunc(slices.Clone(e.all), func(t *target) bool { return t == nil }))}
-	e.targets, e.all = nil, nil
-	if e.cq != nil {
-		errs = append(errs, e.cq.Close())
-		e.cq = nil
-	}
-	if e.pool != nil {
-		errs = append(errs, e.pool.Close())
-		e.pool = nil
-	}
-	return errors.Join(errs...)
+	err := e.closeTargets(slices.DeleteFunc(slices.Clone(e.all), func(t *target) bool { return t == nil }))
+	err = errors.Join(err, peers.Close(e.cq), peers.Close(e.pool))
+	e.targets, e.all, e.cq, e.pool = nil, nil, nil, nil
+	return err
 }
 
 // Progress takes completions. It costs a test when nothing is under way.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -457,20 +458,7 @@ func (w *Window) Allocated() rdma.MR {
 
 // Close gives the member's part back. No member uses the window any more.
 func (w *Window) Close() error {
-	var errs []error
-	errs = append(errs, w.table.close())
-	if w.own != nil {
-		errs = append(errs, w.e.closeTargets(w.own))
-		w.own = nil
-	}
-	if w.memory != nil {
-		errs = append(errs, w.memory.Close())
-		w.memory = nil
-	}
-	if w.control != nil {
-		errs = append(errs, w.control.Close())
-		w.control, w.words = nil, nil
-	}
-	w.mem = nil
-	return errors.Join(errs...)
+	err := errors.Join(w.table.close(), w.e.closeTargets(w.own), peers.Close(w.memory), peers.Close(w.control))
+	w.own, w.memory, w.control, w.words, w.mem = nil, nil, nil, nil, nil
+	return err
 }
