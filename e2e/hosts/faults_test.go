@@ -149,12 +149,21 @@ var faults = []fault{
 		p.login(2236, 4321, "-J h3 -o ServerAliveInterval=2 -o ServerAliveCountMax=2")
 		p.cut(p.b.Hosts[1])
 	}},
+	{"link down before ssh logs in by a master (ControlPath)", true, starting, `^gorun: host h2: no agent was started: ssh was killed by .*: 10.9.0.2:2238 has answered nothing for 4s while it logged in`, func(p *play) {
+		p.master(2238)
+		p.cut(p.b.Hosts[1])
+		p.start("idle")
+	}},
 	{"a login that takes 8 s", true, never, "", func(p *play) {
 		p.login(2232, 4) // for each of two questions
 	}},
 	{"a login that takes 8 s, pidfd_getfd refused", true, never, "", func(p *play) {
 		p.refused()
 		p.login(2237, 4)
+	}},
+	{"a login by a master that takes 8 s", true, never, "", func(p *play) {
+		p.master(2239, `ForceCommand=sleep 8; exec sh -c "$SSH_ORIGINAL_COMMAND"`)
+		p.start("idle")
 	}},
 	{"a host down at the start", false, start, `^gorun: host h2: no agent was started: ssh exited with status 255: .*(No route to host|timed out)`, func(p *play) {
 		p.cut(p.b.Hosts[1])
@@ -345,6 +354,28 @@ func (p *play) login(port, seconds int, options ...string) {
 	p.hosts = "h1,h2"
 	p.start("idle")
 	testenv.Await(p.t, 90*time.Second, "ssh to log in", func() bool { _, err := os.Stat(begun); return err == nil })
+}
+
+// master has ssh reach h2 at a port of its own by a connection of the user's, which is to outlive the job.
+func (p *play) master(port int, options ...string) {
+	p.t.Helper()
+	path := filepath.Join(p.b.Dir, "master")
+	p.b.Hosts[1].SSHD(port, options...)
+	p.args = []string{"--rsh", fmt.Sprintf("ssh -p %d -o ControlPath=%s", port, path)}
+	p.hosts = "h1,h2"
+	ctx := testenv.Deadline(p.t, 10*time.Minute)
+	// By its name it is no process of the job.
+	master := p.b.Hosts[0].Command(ctx, "bash", "-c", `exec -a sshd ssh -M -N -S "$0" -p "$1" h2`, path, fmt.Sprint(port))
+	if err := master.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		if out, err := p.b.Hosts[0].Command(ctx, "ssh", "-S", path, "-O", "exit", "h2").CombinedOutput(); err != nil {
+			p.t.Errorf("the master is gone: %v\n%s", err, out)
+		}
+		_ = master.Wait()
+	})
+	testenv.Await(p.t, 90*time.Second, "a master", func() bool { _, err := os.Stat(path); return err == nil })
 }
 
 // refuser is the name by which this program executes its arguments where pidfd_getfd is refused.

@@ -1,5 +1,5 @@
 // Package peer tells of the other end of a TCP connection: whose it is, within this
-// machine, and that its host is gone. Everybody on a machine can connect to its loopback address, and a port that
+// machine, and that its host is gone; and of a Unix socket which one it is. Everybody on a machine can connect to its loopback address, and a port that
 // serves one user's processes must ask the kernel whose they are.
 package peer
 
@@ -86,28 +86,15 @@ func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr()
 // ask asks by sock_diag(7).
 func ask(client, server netip.AddrPort) (uid int, err error) {
 	const (
-		byFamily = 20 // SOCK_DIAG_BY_FAMILY
-		header   = 16 // struct nlmsghdr
-		uidAt    = header + 4 + 48 + 12
-		inodeAt  = uidAt + 4
+		uidAt   = header + 4 + 48 + 12
+		inodeAt = uidAt + 4
 	)
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
-	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
-	}
-	defer unix.Close(fd)
 	family := byte(unix.AF_INET)
 	if client.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	native := binary.NativeEndian
-	// struct nlmsghdr
-	msg := native.AppendUint32(nil, header+8+48)
-	msg = native.AppendUint16(msg, byFamily)
-	msg = native.AppendUint16(msg, unix.NLM_F_REQUEST)
-	msg = append(msg, make([]byte, 8)...)
 	// struct inet_diag_req_v2: nothing but the socket, in any state
-	msg = append(msg, family, unix.IPPROTO_TCP, 0, 0)
+	msg := []byte{family, unix.IPPROTO_TCP, 0, 0}
 	msg = native.AppendUint32(msg, 1<<32-1)
 	msg = binary.BigEndian.AppendUint16(msg, client.Port())
 	msg = binary.BigEndian.AppendUint16(msg, server.Port())
@@ -118,19 +105,66 @@ func ask(client, server netip.AddrPort) (uid int, err error) {
 	}
 	msg = native.AppendUint32(msg, 0)                                     // on any interface
 	msg = native.AppendUint32(native.AppendUint32(msg, 1<<32-1), 1<<32-1) // without a cookie
-	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return -1, os.NewSyscallError("sendto", err)
-	}
-	var answer [1024]byte
-	n, _, err := unix.Recvfrom(fd, answer[:], unix.MSG_DONTWAIT) // it has been given by now
+	answer, err := diagnose(msg)
 	if err != nil {
-		return -1, os.NewSyscallError("recvfrom", err)
+		return -1, err
 	}
 	// An inode of 0: nobody holds it any more.
-	if n < inodeAt+4 || native.Uint16(answer[4:]) != byFamily || native.Uint32(answer[inodeAt:]) == 0 {
+	if len(answer) < inodeAt+4 || native.Uint32(answer[inodeAt:]) == 0 {
 		return -1, errUnknown
 	}
 	return int(native.Uint32(answer[uidAt:])), nil
+}
+
+var native = binary.NativeEndian
+
+const header = 16 // struct nlmsghdr
+
+// diagnose asks by sock_diag(7) of one socket.
+func diagnose(request []byte) (answer []byte, err error) {
+	const byFamily = 20 // SOCK_DIAG_BY_FAMILY
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	// struct nlmsghdr
+	msg := native.AppendUint32(nil, uint32(header+len(request)))
+	msg = native.AppendUint16(msg, byFamily)
+	msg = native.AppendUint16(msg, unix.NLM_F_REQUEST)
+	msg = append(append(msg, make([]byte, 8)...), request...)
+	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, os.NewSyscallError("sendto", err)
+	}
+	answer = make([]byte, 1024)
+	n, _, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT) // it has been given by now
+	if err != nil {
+		return nil, os.NewSyscallError("recvfrom", err)
+	}
+	if n < header || native.Uint16(answer[4:]) != byFamily {
+		return nil, errUnknown
+	}
+	return answer[:n], nil
+}
+
+// OfUnix is the inode of the socket at the other end of a Unix socket, which has an inode, too; 0: it is none, or has no other end, or
+// this kernel does not tell. It need not be this process's.
+func OfUnix(inode uint32) uint32 {
+	const (
+		showPeer = 1 << 2 // UDIAG_SHOW_PEER
+		isPeer   = 2      // UNIX_DIAG_PEER
+		message  = 16     // struct unix_diag_msg
+	)
+	// struct unix_diag_req: the socket, in any state, without a cookie
+	msg := []byte{unix.AF_UNIX, 0, 0, 0}
+	for _, word := range [...]uint32{1<<32 - 1, inode, showPeer, 1<<32 - 1, 1<<32 - 1} {
+		msg = native.AppendUint32(msg, word)
+	}
+	answer, err := diagnose(msg)
+	if err != nil || len(answer) < header+message+8 || native.Uint16(answer[header+message+2:]) != isPeer {
+		return 0
+	}
+	return native.Uint32(answer[header+message+4:])
 }
 
 // search looks through the kernel's tables of sockets.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -38,6 +40,37 @@ func TestOwner(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestOfUnix(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[0])
+	var inodes [2]uint32
+	for i, fd := range pair {
+		var s unix.Stat_t
+		if err := unix.Fstat(fd, &s); err != nil {
+			t.Fatal(err)
+		}
+		inodes[i] = uint32(s.Ino)
+	}
+	for i, inode := range inodes {
+		switch got := OfUnix(inode); got {
+		case inodes[1-i]:
+		case 0:
+			testenv.Unsupported(t, "this kernel does not tell the other end of a Unix socket")
+		default:
+			t.Errorf("got %d, want %d", got, inodes[1-i])
+		}
+	}
+	unix.Close(pair[1])
+	for _, inode := range [...]uint32{inodes[0], inodes[1], 0} {
+		if got := OfUnix(inode); got != 0 {
+			t.Errorf("%d, which has no other end: got %d", inode, got)
+		}
 	}
 }
 

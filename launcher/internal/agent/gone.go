@@ -6,20 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/peer"
 )
 
 // isGone tells, as soon as it can, that the machine of a login has acknowledged nothing for a time, by a connection of its own to the same port; false:
-// over was closed. The connection is made when a login has lasted for a quarter of that time, as few do, and says nothing: sshd sees one more that leaves
-// before it logs in. Whatever ends it but silence is an answer, and it is made again.
+// over was closed. The connection says nothing: sshd sees one more that leaves before it logs in. Whatever ends it but silence is an answer, and
+// it is made again.
 func isGone(at netip.AddrPort, silence time.Duration, over <-chan struct{}) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -43,11 +48,6 @@ func isGone(at netip.AddrPort, silence time.Duration, over <-chan struct{}) bool
 	}
 	answered := time.Now()
 	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(silence / 4):
-		}
 		c, err := d.DialContext(ctx, "tcp", at.String())
 		if err == nil {
 			stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
@@ -67,26 +67,81 @@ func isGone(at netip.AddrPort, silence time.Duration, over <-chan struct{}) bool
 		default:
 			answered = time.Now()
 		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(silence / 4):
+		}
 	}
 }
 
-// peerOf is the other end of the connection over TCP that a process has, or a descendant of it.
-func peerOf(pid int) (at netip.AddrPort, ok bool) {
-	for _, pid := range family(pid) {
-		var own []string
-		for _, inode := range sockets(pid) {
-			own = append(own, inode)
-		}
+// peerOf is the other end of the connection over TCP that one of some processes has, of the first such: of those of a master of ssh that
+// are forwarded it has made none before its own.
+func peerOf(pids []int) (at netip.AddrPort, ok bool) {
+	for _, pid := range pids {
+		peers := map[string]netip.AddrPort{}
 		for _, table := range [...]string{"tcp", "tcp6"} {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table)) // none where there is no IPv6
 			for line := range strings.Lines(string(text)) {
-				if at, inode, ok := parsePeer(line); ok && slices.Contains(own, inode) {
-					return at, true
+				if at, inode, ok := parsePeer(line); ok {
+					peers[inode] = at
+				}
+			}
+		}
+		least := math.MaxInt
+		for number, inode := range sockets(pid) {
+			if peer, is := peers[inode]; is && number < least {
+				at, least, ok = peer, number, true
+			}
+		}
+		if ok {
+			break
+		}
+	}
+	return at, ok
+}
+
+// masterOf is the process whose connection one of some processes uses: one of the same program at the other end of its Unix socket. Before it
+// stand those that it has started to reach the machine; none: there is no such process.
+func masterOf(pids []int) []int {
+	programs := map[string]string{} // of the processes, by the inode of the other end
+	for _, pid := range pids {
+		for _, inode := range sockets(pid) {
+			if n, err := strconv.ParseUint(inode, 10, 32); err == nil {
+				if other := peer.OfUnix(uint32(n)); other > 0 {
+					programs[strconv.FormatUint(uint64(other), 10)] = program(pid)
 				}
 			}
 		}
 	}
-	return at, false
+	if len(programs) == 0 {
+		return nil
+	}
+	all, _ := os.ReadDir("/proc")
+	for _, e := range all {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || slices.Contains(pids, pid) {
+			continue
+		}
+		own := program(pid)
+		if !slices.Contains(slices.Collect(maps.Values(programs)), own) {
+			continue // looking at its sockets would take longer
+		}
+		for _, inode := range sockets(pid) {
+			if programs[inode] == own {
+				found := family(pid)
+				slices.Reverse(found)
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// program is the name of a process's program, as its kernel has it.
+func program(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return string(text)
 }
 
 // parsePeer reads a line of the kernel's table of connections over TCP; ok: it is of one that is established.

@@ -1,12 +1,19 @@
 package agent
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun-mpi/gorun/internal/peer"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -47,7 +54,7 @@ func TestMachineOfALoginIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := netip.MustParseAddrPort(l.Addr().String())
-	if at, ok := peerOf(os.Getpid()); !ok || at != want && at.String() != c.LocalAddr().String() {
+	if at, ok := peerOf([]int{os.Getpid()}); !ok || at != want && at.String() != c.LocalAddr().String() {
 		t.Errorf("found %v, %v; want %v", at, ok, want)
 	}
 	_ = first.Close()
@@ -64,5 +71,49 @@ func TestMachineOfALoginIsAsked(t *testing.T) {
 	close(over)
 	if <-gone {
 		t.Error("a machine that answers is taken for gone")
+	}
+}
+
+// A master is a process of the same program at the other end of a Unix socket.
+func TestMasterOfALogin(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, c := range []struct {
+		master string
+		is     bool
+	}{{"sleep", true}, {"cat", false}} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pids [2]int
+		for i, argv := range [][]string{{"sleep", "1000"}, {c.master, "1000"}} {
+			end := os.NewFile(uintptr(pair[i]), "end")
+			cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), argv[0], argv[1:]...)
+			if cmd.ExtraFiles = []*os.File{end}; c.master == "cat" && i == 1 {
+				cmd.Args, cmd.Stdin = argv[:1], end // which it waits for
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			_ = end.Close()
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}()
+			pids[i] = cmd.Process.Pid
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(maps.Collect(sockets(pids[0])))), func(inode string) bool {
+			n, _ := strconv.ParseUint(inode, 10, 32)
+			return peer.OfUnix(uint32(n)) > 0
+		}) {
+			testenv.Unsupported(t, "this kernel does not tell the other end of a Unix socket")
+		}
+		var want []int
+		if c.is {
+			want = pids[1:]
+		}
+		if got := masterOf(pids[:1]); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", c.master, got, want)
+		}
 	}
 }

@@ -172,8 +172,11 @@ func start(argv, env []string, name, stream string, shell *Shell) (*Link, error)
 // end is told when no process will be started any more.
 func (l *Link) end(t *tries) {
 	t.end()
-	if l.to == nil {
+	switch {
+	case l.to == nil:
 		close(l.opened)
+	case t.severed:
+		_ = l.from.Close()
 	}
 	close(t.done)
 }

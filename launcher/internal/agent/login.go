@@ -16,28 +16,33 @@ import (
 // probes, and ends when nothing is acknowledged for a time. ssh's ServerAliveInterval would not do: the other sshd answers those only
 // behind the login. The connection is the shell's, or that of a program that it has started to reach the machine (ProxyCommand, ProxyJump),
 // and is taken from the process by pidfd_getfd; where that is refused or missing, this process makes a connection of its own to the same port, and
-// asks by that ([isGone]). Behind a ProxyJump nothing tells a login that is slow from a machine that is cut off, and a shell that
-// uses another one's connection (ControlPath) has none: such logins have their long limit.
+// asks by that ([isGone]). So it does where the shell uses the connection of another one that is not gorun's to end (ControlPath; [masterOf]). Behind a
+// ProxyJump nothing tells a login that is slow from a machine that is cut off: such a login has its long limit.
 
 // watchLogin bounds the silence on the connection of a remote shell, until over is closed. cut is told why it is to end
 // where it does not by itself.
 func watchLogin(pid int, silence time.Duration, over <-chan struct{}, cut func(why string)) {
 	tick := time.NewTicker(loginTick)
 	defer tick.Stop()
+	looked := time.Now()
 	for {
 		select {
 		case <-over:
 			return
 		case <-tick.C:
 		}
-		found, err := watchConnection(pid, silence, over)
-		if found {
+		if watchConnection(pid, silence, over) {
 			return
 		}
-		if err == nil {
-			continue
+		if time.Since(looked) < silence/4 {
+			continue // few logins last so long
 		}
-		if at, ok := peerOf(pid); ok {
+		looked = time.Now()
+		at, ok := peerOf(family(pid))
+		if !ok {
+			at, ok = peerOf(masterOf(family(pid)))
+		}
+		if ok {
 			if isGone(at, silence, over) {
 				cut(fmt.Sprintf("%v has answered nothing for %v while it logged in", at, silence))
 			}
@@ -46,30 +51,28 @@ func watchLogin(pid int, silence time.Duration, over <-chan struct{}, cut func(w
 	}
 }
 
-// watchConnection bounds the silence on the connection of a process or of its descendants, until over is closed; found: there is one.
-func watchConnection(pid int, silence time.Duration, over <-chan struct{}) (found bool, err error) {
+// watchConnection bounds the silence on the connection of a process or of its descendants, until over is closed; found: there is one, and
+// this process may reach it.
+func watchConnection(pid int, silence time.Duration, over <-chan struct{}) (found bool) {
 	for _, pid := range family(pid) {
 		process, err := unix.PidfdOpen(pid, 0)
-		if err == unix.ESRCH {
+		if err != nil {
 			continue // it has just ended
 		}
-		if err != nil {
-			return false, err
-		}
-		found, err := bound(pid, process, silence, over)
+		found := bound(pid, process, silence, over)
 		unix.Close(process)
-		if found || err != nil {
-			return found, err
+		if found {
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // bound is watchConnection of one process.
-func bound(pid, process int, silence time.Duration, over <-chan struct{}) (found bool, err error) {
-	at, err := connection(pid, process)
+func bound(pid, process int, silence time.Duration, over <-chan struct{}) (found bool) {
+	at := connection(pid, process)
 	if at < 0 {
-		return false, err
+		return false
 	}
 	before, err := withCopy(process, at, func(fd int) (o loginOptions, err error) {
 		if o, err = readLogin(fd); err == nil {
@@ -81,12 +84,12 @@ func bound(pid, process int, silence time.Duration, over <-chan struct{}) (found
 		return o, err
 	})
 	if err != nil {
-		return true, nil // it has just been closed
+		return true // it has just been closed
 	}
 	<-over
 	// The stream of an agent may stand still for longer: the leases decide. A process that has ended has none.
 	_, _ = withCopy(process, at, func(fd int) (loginOptions, error) { return before, before.write(fd) })
-	return true, nil
+	return true
 }
 
 // family is a process and its descendants.
@@ -133,25 +136,19 @@ func (o loginOptions) write(fd int) error {
 	return nil
 }
 
-// connection finds the number of a process's connection over TCP; -1: it has none yet.
-func connection(pid, process int) (at int, err error) {
+// connection finds the number of a process's connection over TCP; -1: it has none yet, or this process may not reach it.
+func connection(pid, process int) (at int) {
 	for number := range sockets(pid) {
 		up, err := withCopy(process, number, func(fd int) (bool, error) {
 			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 			const established = 1
 			return err == nil && info.State == established, nil // else it is none of TCP, or on its way
 		})
-		if err == unix.EBADF || err == unix.ESRCH {
-			continue // it has just been closed
-		}
-		if err != nil {
-			return -1, err
-		}
-		if up {
-			return number, nil
+		if err == nil && up {
+			return number
 		}
 	}
-	return -1, nil
+	return -1
 }
 
 // sockets are the numbers of a process's sockets, and their inodes.

@@ -54,9 +54,11 @@ type tries struct {
 	here   bool          // the agent is there
 	relay  bool          // it is to start a relay, which is watched until the agent beside it is there
 	login  chan struct{} // closed by unwatch; nil: the process is not watched, or not any more
-	stop   bool
-	quit   chan struct{} // closed with stop
-	done   chan struct{} // closed when no other process will be started
+	// severed: cut has ended one. A master of ssh, which has the pipes as well, holds them as long as its own machine answers nothing.
+	severed bool
+	stop    bool
+	quit    chan struct{} // closed with stop
+	done    chan struct{} // closed when no other process will be started
 }
 
 func newTries(gate Gate) *tries {
@@ -161,6 +163,7 @@ func (t *tries) cut(pid int, why string) {
 		_, _ = unix.Write(t.ends[2], []byte(why+"\n"))
 	}
 	_ = unix.Kill(-pid, unix.SIGKILL)
+	t.severed = true
 }
 
 // unwatch has the connection watched no more.
