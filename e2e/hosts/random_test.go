@@ -51,14 +51,15 @@ func strike(p *play, h *testbed.Host, relay, all bool, s syscall.Signal) bool {
 	if len(pids) == 0 {
 		return false
 	}
+	first := h.First(func(line string) bool {
+		return !strings.HasPrefix(line, "sh -c") && strings.HasPrefix(line, bin+"/gorun-agent") && strings.Contains(line, "--relay") == relay
+	})
 	if !all {
-		pids = []int{h.First(func(line string) bool {
-			return !strings.HasPrefix(line, "sh -c") && strings.HasPrefix(line, bin+"/gorun-agent") && strings.Contains(line, "--relay") == relay
-		})}
+		pids = []int{first}
 	}
-	if !all && s == syscall.SIGSTOP {
-		// Before it has the timer that ends it, it could only be continued.
-		if timers, err := os.ReadFile(fmt.Sprintf("/proc/%d/timers", pids[0])); err == nil && len(timers) == 0 {
+	if s == syscall.SIGSTOP {
+		// Before it has the timer that ends it, it could only be continued, and the job goes on with another one.
+		if timers, err := os.ReadFile(fmt.Sprintf("/proc/%d/timers", first)); err == nil && len(timers) == 0 {
 			return false
 		}
 	}
