@@ -2,10 +2,10 @@
 // runs without hardware: cmd/gorun-verbs puts it in front of the system's.
 //
 //	shim/      libibverbs.so.1, in C: objects as libibverbs lays them out, its functions, an empty poll
-//	loader/    brings Go's runtime into the process when a program first asks for devices
 //	library/   libgorun-verbs.so, in Go: handles and conversions over package soft; no type of libibverbs
 //	meet/      how processes of one user find each other
 //
+// internal/cgoloader brings Go's runtime into the process when a program first asks for devices.
 // The shim turns each call into one of library/calls.h. Data moves in package soft alone. The build (scripts/build-dropin)
 // needs a C compiler and no header of libibverbs: the shim shares abi.h with package verbs.
 package dropin

@@ -9,5 +9,5 @@ __attribute__((visibility("default"))) const struct gd_calls gorun_verbs_calls =
 #undef GD_ENTRY
 };
 
-// An address in the library's code, for ../loader.
+// An address in the library's code, for internal/cgoloader.
 __attribute__((visibility("default"))) void gorun_loader_code(void) {}

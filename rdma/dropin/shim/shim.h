@@ -4,7 +4,7 @@
 
 #include "../../verbs/abi.h"
 #include "../library/calls.h"
-#include "../loader/loader.h"
+#include "../../../internal/cgoloader/loader.h"
 
 #include <errno.h>
 

@@ -74,7 +74,7 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, int op, uint32_t flags) { (voi
 // Drivers of libibverbs that come with a program register themselves. They find no device.
 void verbs_register_driver_34(const void *ops) { (void)ops; }
 
-// In front of the C library's, for the program that this library is in: see ../loader.
+// In front of the C library's, for the program that this library is in: see internal/cgoloader.
 int sigaction(int signal, const struct sigaction *new, struct sigaction *old) { return loader_sigaction(signal, new, old); }
 
 void (*signal(int number, void (*handler)(int)))(int) {

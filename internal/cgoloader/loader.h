@@ -6,8 +6,8 @@
 //     its handlers must run on another: those that exist get SA_ONSTACK here, and loader_sigaction adds it to later ones.
 //   - The library stays to the end of the process (RTLD_NODELETE): Go's threads cannot be ended.
 //   - A child of fork has none of Go's threads. loader_forked tells, and nothing of the library may be called then.
-#ifndef GORUN_DROPIN_LOADER_H
-#define GORUN_DROPIN_LOADER_H
+#ifndef GORUN_CGOLOADER_H
+#define GORUN_CGOLOADER_H
 
 #include <signal.h>
 #include <stddef.h>
