@@ -40,6 +40,7 @@ type Pair[V kernel.PairValue] = kernel.Pair[V]
 type userOp struct {
 	elem      reflect.Type
 	t         *Datatype // of elem, nil where that is none
+	items     *Datatype // elem is nil: what the function takes items of, as they lie
 	reduction kernel.Reduction
 }
 
@@ -65,6 +66,20 @@ func OpFunc[T Element](name string, commutative bool, f func(dst, a, b []T)) Op 
 	return Op{user: &userOp{elem: reflect.TypeFor[T](), t: t, reduction: kernel.User(name, sizeOf[T](), !commutative, bytewise)}}
 }
 
+// OpOn is [OpFunc] for the items of a datatype, as the Buffers of the call have them: a, b and dst hold whole items as
+// they lie in memory, gaps and padding included. Items must not have data outside of their extent, and begin at their origin.
+func OpOn(name string, commutative bool, t *Datatype, f func(dst, a, b []byte)) (Op, error) {
+	if t == nil {
+		return Op{}, errNoType
+	}
+	lb, extent := t.core.Extent()
+	from, span := t.core.TrueExtent()
+	if lb != 0 || from < 0 || extent < from+span || extent == 0 {
+		return Op{}, badClass(ClassType, "items of %v lie outside of their extent, or have none", t)
+	}
+	return Op{user: &userOp{items: t, reduction: kernel.User(name, extent, !commutative, f)}}, nil
+}
+
 // String is the operation's name.
 func (o Op) String() string {
 	if o.user != nil {
@@ -79,6 +94,9 @@ func (o Op) reduction(b *Buffer) (r kernel.Reduction, raw bool, err error) {
 	if o.user != nil {
 		raw, ok := o.user.takes(b)
 		if !ok {
+			if o.user.items != nil {
+				return r, false, badClass(ClassOp, "operation %v takes items of %v, but the buffer holds %v", o, o.user.items, b.t)
+			}
 			return r, false, badClass(ClassOp, "operation %v takes elements of type %v, but the buffer holds %v", o, o.user.elem, b.t)
 		}
 		return o.user.reduction, raw, nil
@@ -102,6 +120,9 @@ func (o Op) reduction(b *Buffer) (r kernel.Reduction, raw bool, err error) {
 // of a datatype may be several, and travel packed, which those with padding cannot:
 // these are taken as they lie, as are those of a slice.
 func (u *userOp) takes(b *Buffer) (raw, ok bool) {
+	if u.items != nil {
+		return true, b.typed && (b.t == u.items || b.count == 0)
+	}
 	if !b.typed {
 		return true, b.elem == u.elem
 	}
