@@ -1,0 +1,148 @@
+//go:build linux
+
+package abi_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun-mpi/gorun/internal/testenv"
+)
+
+// built has gorun, gorun-cc, the library and testdata/cases.c, made once for all tests.
+var built struct {
+	sync.Once
+	dir string
+	err error
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(status)
+}
+
+func build(t testing.TB) string {
+	t.Helper()
+	testenv.Need(t, "gcc")
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "abi-test-"); built.err != nil {
+			return
+		}
+		for _, args := range [][]string{
+			{"../scripts/build-abi", built.dir},
+			{"go", "build", "-o", built.dir + "/", "../cmd/gorun"},
+			{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-o", built.dir + "/cases", "testdata/cases.c"},
+		} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("warning")) {
+				built.err = fmt.Errorf("%q: %w\n%s", args, err, out)
+				return
+			}
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.dir
+}
+
+// run runs cases in a job of n ranks.
+func run(t testing.TB, n int, args ...string) (out string, status int) {
+	t.Helper()
+	dir := build(t)
+	cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), dir+"/gorun", append([]string{"-np", fmt.Sprint(n), dir + "/cases"}, args...)...)
+	text, err := cmd.CombinedOutput()
+	if _, ended := err.(*exec.ExitError); err != nil && !ended {
+		t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// TestCases runs all cases of testdata/cases.c in one job of each size: what is checked is in there.
+func TestCases(t *testing.T) {
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			out, status := run(t, n)
+			if status != 0 || !strings.Contains(out, "\nall cases hold\n") {
+				t.Errorf("status %d\n%s", status, out)
+			}
+		})
+	}
+}
+
+// TestEnds has cases that end the job: how, and what they say.
+func TestEnds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		says   string
+	}{
+		{"missing", 1, "MPI_File_open is not there yet in gorun's libmpi_abi.so.1"},
+		{"before", 16, "MPI_Barrier: it was called before MPI_Init"},
+		{"after", 16, "MPI_Barrier: it was called after MPI_Finalize"},
+		{"twice", 16, "MPI_Init: rank 0: MPI is initialized already"},
+		{"fatal", 6, "MPI_Send: rank 0 "},
+		{"abort", 7, "MPI_Abort"},
+		{"segfault", 139, "signal 11"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, status := run(t, 1, c.name)
+			if status != c.status || !strings.Contains(out, c.says) || strings.Contains(out, "goroutine ") {
+				t.Errorf("status %d, want %d; no %q in or a Go trace:\n%s", status, c.status, c.says, out)
+			}
+		})
+	}
+}
+
+// TestEntries: every function is there under both names, the one that a tool may replace weak.
+func TestEntries(t *testing.T) {
+	testenv.Need(t, "nm")
+	out, err := exec.Command("nm", "-D", "--defined-only", filepath.Join(build(t), "abi", "libmpi_abi.so.1")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 {
+			symbols[f[2]] = f[1]
+		}
+	}
+	table, err := os.ReadFile("functions.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line)
+		if line[0] == '#' {
+			continue
+		}
+		names := []string{f[0]}
+		if f[2] == "_c" {
+			names = append(names, f[0]+"_c")
+		}
+		for _, name := range names {
+			n++
+			if symbols["MPI_"+name] != "W" || symbols["PMPI_"+name] != "T" {
+				t.Errorf("MPI_%s is %q, want W; PMPI_%s is %q, want T", name, symbols["MPI_"+name], name, symbols["PMPI_"+name])
+			}
+		}
+	}
+	if n != 664 {
+		t.Errorf("%d functions, want 664", n)
+	}
+	for name := range symbols {
+		if !strings.HasPrefix(name, "MPI_") && !strings.HasPrefix(name, "PMPI_") {
+			t.Errorf("the library offers %s too", name)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+//go:generate go run ./internal/gen
+
+// Package abi holds the tests of libmpi_abi.so.1: gorun's own MPI for C programs, by the standard ABI of MPI 5.0.
+//
+//	functions.txt, constants.txt   the tables that all else follows from
+//	internal/gen                   writes include/mpi.h, shim/entries.c, library/calls.go and the table in docs/c.md
+//	shim/                          libmpi_abi.so.1, in C: each function as words, and the few that need no Go
+//	library/                       libgorun-mpi.so, in Go: handles, conversions and error classes over package rank
+//	gorun-cc                       a C compiler with all this, installed beside gorun
+//
+// The C side loads the library when a program first calls a function that needs it (internal/cgoloader). scripts/build-abi builds all.
+package abi

@@ -1,0 +1,60 @@
+//go:build cgo && linux
+
+package main
+
+/*
+#include <stdint.h>
+
+static int call_copy(uintptr_t f, uintptr_t h, int keyval, uintptr_t extra, uintptr_t in, void *out, int *flag) {
+	return ((int (*)(uintptr_t, int, uintptr_t, uintptr_t, void *, int *))f)(h, keyval, extra, in, out, flag);
+}
+static int call_delete(uintptr_t f, uintptr_t h, int keyval, uintptr_t value, uintptr_t extra) {
+	return ((int (*)(uintptr_t, int, uintptr_t, uintptr_t))f)(h, keyval, value, extra);
+}
+static void call_error(uintptr_t f, uintptr_t h, int code) {
+	((void (*)(uintptr_t *, int *, ...))f)(&h, &code);
+}
+static void call_op(uintptr_t f, uintptr_t in, uintptr_t inout, int len, uintptr_t type) {
+	((void (*)(uintptr_t, uintptr_t, int *, uintptr_t *))f)(in, inout, &len, &type);
+}
+static void call_op_c(uintptr_t f, uintptr_t in, uintptr_t inout, int64_t len, uintptr_t type) {
+	((void (*)(uintptr_t, uintptr_t, int64_t *, uintptr_t *))f)(in, inout, &len, &type);
+}
+static int call_query(uintptr_t f, uintptr_t extra, void *status) { return ((int (*)(uintptr_t, void *))f)(extra, status); }
+static int call_free(uintptr_t f, uintptr_t extra) { return ((int (*)(uintptr_t))f)(extra); }
+static int call_cancel(uintptr_t f, uintptr_t extra, int complete) { return ((int (*)(uintptr_t, int))f)(extra, complete); }
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// Functions of the program. They run on the thread that called MPI, inside of its call.
+
+func callCopy(function ptr, h uintptr, keyval int, extra, in ptr) (out ptr, keep bool, code int) {
+	var flag C.int
+	code = int(C.call_copy(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(keyval), C.uintptr_t(uintptr(extra)), C.uintptr_t(uintptr(in)), unsafe.Pointer(&out), &flag))
+	return out, flag != 0, code
+}
+
+func callDelete(function ptr, h uintptr, keyval int, value, extra ptr) int {
+	return int(C.call_delete(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(keyval), C.uintptr_t(uintptr(value)), C.uintptr_t(uintptr(extra))))
+}
+
+func callErrhandler(function ptr, h uintptr, code int) {
+	C.call_error(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(code))
+}
+
+// callOp has inout be in op inout, for n items of a type.
+func callOp(function ptr, wide bool, in, inout []byte, n int, t uintptr) {
+	a, b := uintptr(addressOf(in)), uintptr(addressOf(inout))
+	if wide {
+		C.call_op_c(C.uintptr_t(uintptr(function)), C.uintptr_t(a), C.uintptr_t(b), C.int64_t(n), C.uintptr_t(t))
+	} else {
+		C.call_op(C.uintptr_t(uintptr(function)), C.uintptr_t(a), C.uintptr_t(b), C.int(n), C.uintptr_t(t))
+	}
+	runtime.KeepAlive(in)
+	runtime.KeepAlive(inout)
+}

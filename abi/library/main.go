@@ -1,0 +1,91 @@
+//go:build cgo && linux
+
+// Library is MPI behind libmpi_abi.so.1, as a C library: handles, conversions and error classes over package rank. The C
+// side (../shim) hands each call over as words; calls.go, which is generated, makes arguments of them.
+//
+//	shim/entries.c -- enter(number, words) --> gorun_mpi_call --> dispatch --> mpiSend(f, buf, ...) --> rank
+//
+// A frame is one call. Objects are in tables and handles are their numbers, so a handle that is freed, stale or of another
+// kind is found out. All state is job's; calls follow each other (MPI_THREAD_SERIALIZED), from whatever thread.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+func main() {}
+
+// never: calls of C have no context.
+var never = context.Background()
+
+// A stage is where the process is between start and end.
+type stage int
+
+const (
+	outside  stage = iota // before Init
+	inside                // between Init and Finalize
+	finished              // after Finalize
+)
+
+// job is this process's place in its job.
+var job struct {
+	stage    stage
+	world    *rank.World
+	provided int // the level of threads
+	main     int // the thread that called Init
+	codes    []added
+}
+
+// early are the functions that may be called outside of Init and Finalize.
+var early = func() (list [len(names)]bool) {
+	may := map[string]bool{
+		"MPI_Init": true, "MPI_Init_thread": true, "MPI_Initialized": true, "MPI_Finalized": true, "MPI_Get_library_version": true,
+		"MPI_Error_class": true, "MPI_Error_string": true, "MPI_Add_error_class": true, "MPI_Add_error_code": true, "MPI_Add_error_string": true,
+		"MPI_Info_create": true, "MPI_Info_create_env": true, "MPI_Info_delete": true, "MPI_Info_dup": true, "MPI_Info_free": true, "MPI_Info_get": true,
+		"MPI_Info_get_nkeys": true, "MPI_Info_get_nthkey": true, "MPI_Info_get_string": true, "MPI_Info_get_valuelen": true, "MPI_Info_set": true,
+		"MPI_Comm_create_errhandler": true, "MPI_Errhandler_free": true, "MPI_Comm_create_keyval": true, "MPI_Comm_free_keyval": true,
+		"MPI_Type_create_keyval": true, "MPI_Type_free_keyval": true,
+	}
+	for i, name := range names {
+		list[i] = may[name]
+	}
+	return list
+}()
+
+// call is a call of C, and gives the error's code.
+func call(f *frame) int {
+	if job.stage != inside && !early[f.number] {
+		when := "before MPI_Init"
+		if job.stage == finished {
+			when = "after MPI_Finalize"
+		}
+		f.err = wrong(c_ERR_OTHER, "it was called %s", when)
+	} else {
+		dispatch(f, f.number)
+	}
+	if f.err == nil {
+		return c_SUCCESS
+	}
+	return raise(f.on, names[f.number], f.err)
+}
+
+// missing ends the job because of a function that is not there.
+func missing(name string) {
+	abort(1, name+" is not there yet in gorun's libmpi_abi.so.1 (docs/c.md has the list)")
+}
+
+// abort ends the job, and this process.
+func abort(code int, message string) {
+	if job.stage == inside {
+		job.world.Abort(code, message)
+	}
+	fmt.Fprintln(os.Stderr, message)
+	if code &= 0xff; code == 0 {
+		code = 1
+	}
+	os.Exit(code)
+}

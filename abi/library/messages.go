@@ -1,0 +1,350 @@
+//go:build cgo && linux
+
+package main
+
+import (
+	"errors"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+// peer is a rank of C's in package rank's terms: -1 and MPI_PROC_NULL have other numbers there.
+func (f *frame) peer(n int, any bool) int {
+	switch {
+	case n == c_PROC_NULL:
+		return rank.ProcNull
+	case n == c_ANY_SOURCE && any:
+		return rank.AnySource
+	case n < 0:
+		f.bad(wrong(c_ERR_RANK, "%d is no rank", n))
+	}
+	return n
+}
+
+func (f *frame) tag(n int, any bool) int {
+	switch {
+	case n == c_ANY_TAG && any:
+		return rank.AnyTag
+	case n < 0:
+		f.bad(wrong(c_ERR_TAG, "the tag is %d: expected 0 or more", n))
+	}
+	return n
+}
+
+func mpiSend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil {
+		return f.err
+	}
+	return c.Send(never, b, to, n)
+}
+
+func mpiSsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil {
+		return f.err
+	}
+	return c.Ssend(never, b, to, n)
+}
+
+func mpiRsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil {
+		return f.err
+	}
+	return c.Rsend(never, b, to, n)
+}
+
+func mpiBsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil {
+		return f.err
+	}
+	return bufferError(c.Bsend(never, b, to, n))
+}
+
+func bufferError(err error) error {
+	if errors.Is(err, rank.ErrBuffer) {
+		return wrong(c_ERR_BUFFER, "%v", err)
+	}
+	return err
+}
+
+func mpiRecv(f *frame, at ptr, count int, t *datatype, src, tag int, c *comm, status ptr) error {
+	b, from, n := f.buffer(at, count, t), f.peer(src, true), f.tag(tag, true)
+	if f.err != nil {
+		return f.err
+	}
+	st, err := c.Recv(never, b, from, n)
+	statusAt(status).set(&st)
+	return err
+}
+
+func mpiSendrecv(f *frame, out ptr, nout int, tout *datatype, dst, dtag int, in ptr, nin int, tin *datatype, src, stag int, c *comm, status ptr) error {
+	s, to, st := f.buffer(out, nout, tout), f.peer(dst, false), f.tag(dtag, false)
+	r, from, rt := f.buffer(in, nin, tin), f.peer(src, true), f.tag(stag, true)
+	if f.err != nil {
+		return f.err
+	}
+	got, err := c.Sendrecv(never, s, to, st, r, from, rt)
+	statusAt(status).set(&got)
+	return err
+}
+
+func mpiSendrecvReplace(f *frame, at ptr, count int, t *datatype, dst, dtag, src, stag int, c *comm, status ptr) error {
+	b, to, st, from, rt := f.buffer(at, count, t), f.peer(dst, false), f.tag(dtag, false), f.peer(src, true), f.tag(stag, true)
+	if f.err != nil {
+		return f.err
+	}
+	got, err := c.SendrecvReplace(never, b, to, st, from, rt)
+	statusAt(status).set(&got)
+	return err
+}
+
+func mpiIsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).started(c.Isend(b, to, n))
+}
+
+func mpiIssend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).started(c.Issend(b, to, n))
+}
+
+func mpiIrsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).started(c.Irsend(b, to, n))
+}
+
+func mpiIbsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	q, err := c.Ibsend(b, to, n)
+	return f.to(request, c).started(q, bufferError(err))
+}
+
+func mpiIrecv(f *frame, at ptr, count int, t *datatype, src, tag int, c *comm, request ptr) error {
+	b, from, n := f.buffer(at, count, t), f.peer(src, true), f.tag(tag, true)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).started(c.Irecv(b, from, n))
+}
+
+func mpiIsendrecv(f *frame, out ptr, nout int, tout *datatype, dst, dtag int, in ptr, nin int, tin *datatype, src, stag int, c *comm, request ptr) error {
+	s, to, st := f.buffer(out, nout, tout), f.peer(dst, false), f.tag(dtag, false)
+	r, from, rt := f.buffer(in, nin, tin), f.peer(src, true), f.tag(stag, true)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).started(c.Isendrecv(s, to, st, r, from, rt))
+}
+
+func mpiIsendrecvReplace(f *frame, at ptr, count int, t *datatype, dst, dtag, src, stag int, c *comm, request ptr) error {
+	b, to, st, from, rt := f.buffer(at, count, t), f.peer(dst, false), f.tag(dtag, false), f.peer(src, true), f.tag(stag, true)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).started(c.IsendrecvReplace(b, to, st, from, rt))
+}
+
+func mpiSendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).kept(c.SendInit(b, to, n))
+}
+
+func mpiSsendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).kept(c.SsendInit(b, to, n))
+}
+
+func mpiRsendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).kept(c.RsendInit(b, to, n))
+}
+
+func mpiBsendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
+	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).kept(c.BsendInit(b, to, n))
+}
+
+func mpiRecvInit(f *frame, at ptr, count int, t *datatype, src, tag int, c *comm, request ptr) error {
+	b, from, n := f.buffer(at, count, t), f.peer(src, true), f.tag(tag, true)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	return f.to(request, c).kept(c.RecvInit(b, from, n))
+}
+
+func mpiProbe(f *frame, src, tag int, c *comm, status ptr) error {
+	from, n := f.peer(src, true), f.tag(tag, true)
+	if f.err != nil {
+		return f.err
+	}
+	st, err := c.Probe(never, from, n)
+	statusAt(status).set(&st)
+	return err
+}
+
+func mpiIprobe(f *frame, src, tag int, c *comm, flag, status ptr) error {
+	from, n := f.peer(src, true), f.tag(tag, true)
+	if f.err != nil {
+		return f.err
+	}
+	st, found, err := c.Iprobe(from, n)
+	if found {
+		statusAt(status).set(&st)
+	}
+	f.putBool(flag, found)
+	return err
+}
+
+var messages = newTable[rank.Message](kindMessage)
+
+// found stores a matched message's handle. A probe of MPI_PROC_NULL finds one of its own.
+func (f *frame) found(to ptr, m rank.Message, from int) {
+	h := uintptr(c_MESSAGE_NO_PROC)
+	if from != rank.ProcNull {
+		var slot *rank.Message
+		h, slot = messages.enter()
+		*slot = m
+	}
+	f.putHandle(to, h)
+}
+
+func mpiMprobe(f *frame, src, tag int, c *comm, message, status ptr) error {
+	from, n := f.peer(src, true), f.tag(tag, true)
+	if f.err != nil || message == nil {
+		return f.orNull()
+	}
+	m, st, err := c.Mprobe(never, from, n)
+	if err == nil {
+		statusAt(status).set(&st)
+		f.found(message, m, from)
+	}
+	return err
+}
+
+func mpiImprobe(f *frame, src, tag int, c *comm, flag, message, status ptr) error {
+	from, n := f.peer(src, true), f.tag(tag, true)
+	if f.err != nil || message == nil {
+		return f.orNull()
+	}
+	m, st, found, err := c.Improbe(from, n)
+	if found && err == nil {
+		statusAt(status).set(&st)
+		f.found(message, m, from)
+	}
+	f.putBool(flag, found)
+	return err
+}
+
+// taken is the message of a handle, which is null from now on. none: it is the one of MPI_PROC_NULL.
+func (f *frame) taken(at ptr) (m rank.Message, none bool) {
+	h := f.handleAt(at)
+	if h == c_MESSAGE_NO_PROC {
+		f.putHandle(at, c_MESSAGE_NULL)
+		return m, true
+	}
+	slot := messages.find(h)
+	if slot == nil {
+		f.bad(badHandle(c_ERR_REQUEST, "message", h))
+		return m, false
+	}
+	m, *slot = *slot, rank.Message{}
+	messages.leave(h)
+	f.putHandle(at, c_MESSAGE_NULL)
+	return m, false
+}
+
+func mpiMrecv(f *frame, at ptr, count int, t *datatype, message, status ptr) error {
+	b := f.buffer(at, count, t)
+	if f.err != nil {
+		return f.err
+	}
+	m, none := f.taken(message)
+	if f.err != nil {
+		return f.err
+	}
+	if none {
+		statusAt(status).set(&rank.Status{Source: rank.ProcNull, Tag: rank.AnyTag})
+		return nil
+	}
+	st, err := m.Recv(never, b)
+	statusAt(status).set(&st)
+	return err
+}
+
+func mpiImrecv(f *frame, at ptr, count int, t *datatype, message, request ptr) error {
+	b := f.buffer(at, count, t)
+	if f.err != nil || request == nil {
+		return f.orNull()
+	}
+	m, none := f.taken(message)
+	if f.err != nil {
+		return f.err
+	}
+	if none {
+		return f.to(request, world).started(world.Irecv(b, rank.ProcNull, 0))
+	}
+	return f.to(request, world).started(m.Irecv(b))
+}
+
+// The buffer of buffered sends is the world's own memory; C's is kept only to be given back.
+var attached struct {
+	at    ptr
+	size  int
+	there bool
+}
+
+func mpiBufferAttach(_ *frame, at ptr, size int) error {
+	if size < 0 {
+		return wrong(c_ERR_ARG, "the size is %d", size)
+	}
+	if attached.there {
+		return wrong(c_ERR_BUFFER, "there is a buffer already: MPI_Buffer_detach detaches it")
+	}
+	if err := job.world.AttachBuffer(size); err != nil {
+		return err
+	}
+	attached.at, attached.size, attached.there = at, size, true
+	return nil
+}
+
+func mpiBufferDetach(f *frame, at, size ptr) error {
+	if !attached.there {
+		return wrong(c_ERR_BUFFER, "no buffer is attached")
+	}
+	if _, err := job.world.DetachBuffer(never); err != nil {
+		return err
+	}
+	f.putHandle(at, address(attached.at))
+	f.putWide(size, attached.size)
+	attached.at, attached.there = nil, false
+	return nil
+}
+
+func mpiBufferFlush(*frame) error { return job.world.FlushBuffer(never) }

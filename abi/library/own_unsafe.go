@@ -1,0 +1,77 @@
+//go:build cgo && linux
+
+package main
+
+/*
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
+
+func thread() int { return syscall.Gettid() }
+
+// own are the values of MPI's own attributes, of which C gets the addresses.
+var own struct{ values *[8]int32 }
+
+// The places of values.
+const (
+	ownTagUB = iota
+	ownIO
+	ownGlobal
+	ownAppnum
+	ownLastCode
+	ownUniverse
+	ownThere // bits of those that are there
+)
+
+// attributesOfWorld finds out MPI's own attributes, in memory of C.
+func attributesOfWorld(w *rank.World) {
+	if own.values == nil {
+		own.values = (*[8]int32)(C.calloc(8, 4))
+	}
+	v := own.values
+	v[ownTagUB], v[ownIO] = rank.MaxTag, int32(w.Comm().Rank())
+	v[ownGlobal] = 0
+	if n, known, err := w.AppNum(never); err == nil && known {
+		v[ownAppnum] = int32(n)
+		v[ownThere] |= 1 << ownAppnum
+	}
+	if n, known, err := w.UniverseSize(never); err == nil && known {
+		v[ownUniverse] = int32(n)
+		v[ownThere] |= 1 << ownUniverse
+	}
+}
+
+// ownAttribute is the address of the value of an attribute of MPI's own, nil where it has none.
+func ownAttribute(keyval int) (at ptr, own_ bool) {
+	i := 0
+	switch keyval {
+	case c_TAG_UB:
+		i = ownTagUB
+	case c_IO:
+		i = ownIO
+	case c_WTIME_IS_GLOBAL:
+		i = ownGlobal
+	case c_LASTUSEDCODE:
+		i = ownLastCode
+		own.values[i] = int32(firstAdded + len(job.codes) - 1)
+	case c_APPNUM, c_UNIVERSE_SIZE:
+		if i = ownAppnum; keyval == c_UNIVERSE_SIZE {
+			i = ownUniverse
+		}
+		if own.values[ownThere]&(1<<i) == 0 {
+			return nil, true
+		}
+	case c_HOST:
+		return nil, true
+	default:
+		return nil, false
+	}
+	return unsafe.Pointer(&own.values[i]), true
+}

@@ -1,0 +1,116 @@
+// The functions that do without Go, and how Go is loaded.
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include "../../internal/cgoloader/loader.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+door_fn volatile door;
+
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static volatile struct comm_told comms[COMMS_TOLD];
+
+// Of a process that has no Go: nothing else can be done for it.
+__attribute__((noreturn)) static void die(const char *why) {
+	fprintf(stderr, "libmpi_abi.so.1 of gorun: %s\n", why);
+	_exit(1);
+}
+
+static int in_child(int number, const word *args) {
+	(void)number;
+	(void)args;
+	die("a child of fork cannot call MPI; have it start a program (exec)");
+}
+
+static void forked(void) { door = in_child; }
+
+door_fn load(void) {
+	char why[4096];
+	pthread_mutex_lock(&loading);
+	door_fn d = door;
+	if (d == NULL) {
+		d = (door_fn)loader_open((const void *)load, "libgorun-mpi.so", "gorun_mpi_call", why, sizeof why);
+		if (d == NULL)
+			die(why);
+		if (pthread_atfork(NULL, NULL, forked) != 0)
+			die("pthread_atfork failed");
+		word told[] = {(word)comms};
+		d(OPEN, told);
+		door = d;
+	}
+	pthread_mutex_unlock(&loading);
+	return d;
+}
+
+void missing(const char *name) {
+	const word a[] = {(word)name};
+	enter(MISSING, a);
+	abort();
+}
+
+static const volatile struct comm_told *told(MPI_Comm comm) {
+	const volatile struct comm_told *c = &comms[(word)comm % COMMS_TOLD];
+	return c->handle == (word)comm && comm != NULL ? c : NULL;
+}
+
+int quick_Comm_rank(MPI_Comm comm, int *rank) {
+	const volatile struct comm_told *c = told(comm);
+	return c != NULL && rank != NULL ? *rank = c->rank, 1 : 0;
+}
+
+int quick_Comm_size(MPI_Comm comm, int *size) {
+	const volatile struct comm_told *c = told(comm);
+	return c != NULL && size != NULL ? *size = c->size, 1 : 0;
+}
+
+double PMPI_Wtime(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double PMPI_Wtick(void) { return 1e-9; }
+
+MPI_Aint PMPI_Aint_add(MPI_Aint base, MPI_Aint disp) { return (MPI_Aint)((uintptr_t)base + (uintptr_t)disp); }
+MPI_Aint PMPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return (MPI_Aint)((uintptr_t)addr1 - (uintptr_t)addr2); }
+
+int PMPI_Abi_get_version(int *abi_major, int *abi_minor) {
+	*abi_major = MPI_ABI_VERSION;
+	*abi_minor = MPI_ABI_SUBVERSION;
+	return MPI_SUCCESS;
+}
+
+int PMPI_Get_version(int *version, int *subversion) {
+	*version = MPI_VERSION;
+	*subversion = MPI_SUBVERSION;
+	return MPI_SUCCESS;
+}
+
+int PMPI_Pcontrol(const int level, ...) {
+	(void)level;
+	return MPI_SUCCESS;
+}
+
+// A handle is a number of 31 bits already.
+#define INTS(type) \
+	int PMPI_##type##_toint(MPI_##type h) { return (int)(word)h; } \
+	MPI_##type PMPI_##type##_fromint(int n) { return (MPI_##type)(word)n; }
+INTS(Comm)
+INTS(Errhandler)
+INTS(File)
+INTS(Group)
+INTS(Info)
+INTS(Message)
+INTS(Op)
+INTS(Request)
+INTS(Session)
+INTS(Win)
+
+int PMPI_Type_toint(MPI_Datatype datatype) { return (int)(word)datatype; }
+MPI_Datatype PMPI_Type_fromint(int datatype) { return (MPI_Datatype)(word)datatype; }

@@ -1,0 +1,50 @@
+// What entries.c and answers.c share: the way into the library in Go.
+#ifndef GORUN_ABI_SHIM_H
+#define GORUN_ABI_SHIM_H
+
+#include "../include/mpi.h"
+
+#include <stddef.h>
+
+#pragma GCC visibility push(hidden)
+
+// A word is an argument of a call, whatever its type.
+typedef intptr_t word;
+
+// In a call's number: the counts in its lists are MPI_Count.
+enum { LARGE = 1 << 16 };
+
+// What else than a function's number enter takes. OPEN hands over where communicators are told of; MISSING
+// ends the job because of the function with that name.
+enum { OPEN = -1, MISSING = -2 };
+
+// The library's door, once it is loaded.
+typedef int (*door_fn)(int number, const word *args);
+extern door_fn volatile door;
+
+// load opens the door. It ends the process when the library cannot be had.
+door_fn load(void);
+
+static inline int enter(int number, const word *args) {
+	door_fn d = door;
+	if (__builtin_expect(d == NULL, 0))
+		d = load();
+	return d(number, args);
+}
+
+__attribute__((noreturn)) void missing(const char *name);
+
+// A communicator as the library tells of it, in the place that its handle's low bits name.
+struct comm_told {
+	word handle;
+	int rank, size;
+};
+enum { COMMS_TOLD = 256 };
+
+// What C can often answer itself: 0 where Go has to.
+int quick_Comm_rank(MPI_Comm comm, int *rank);
+int quick_Comm_size(MPI_Comm comm, int *size);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,844 @@
+// Cases of MPI, all in one program: it runs them one after another, in a job of any size, and ends with 0 if all hold.
+// With an argument it does one of those that end the job.
+#include <mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int me, n, failures;
+static const char *name;
+
+#define CHECK(what) \
+	do { \
+		if (!(what)) { \
+			failures++; \
+			fprintf(stderr, "rank %d: %s: line %d: not %s\n", me, name, __LINE__, #what); \
+		} \
+	} while (0)
+#define EQUAL(have, want) \
+	do { \
+		long long h_ = (long long)(have), w_ = (long long)(want); \
+		if (h_ != w_) { \
+			failures++; \
+			fprintf(stderr, "rank %d: %s: line %d: %s is %lld, want %lld\n", me, name, __LINE__, #have, h_, w_); \
+		} \
+	} while (0)
+// CLASS: a call fails with an error of a class.
+#define CLASS(call, want) \
+	do { \
+		int class_ = -1; \
+		MPI_Error_class(call, &class_); \
+		EQUAL(class_, want); \
+	} while (0)
+
+static MPI_Comm W; // MPI_COMM_WORLD with errors returned
+
+static void environment(void) {
+	int a, b, len;
+	char text[MPI_MAX_LIBRARY_VERSION_STRING];
+	EQUAL(MPI_Get_version(&a, &b), MPI_SUCCESS);
+	EQUAL(a, 5);
+	EQUAL(b, 0);
+	MPI_Abi_get_version(&a, &b);
+	EQUAL(a, 1);
+	MPI_Get_library_version(text, &len);
+	CHECK(strstr(text, "gorun") != NULL);
+	EQUAL(len, strlen(text));
+	MPI_Get_processor_name(text, &len);
+	CHECK(len > 0 && len == (int)strlen(text));
+	MPI_Initialized(&a);
+	CHECK(a);
+	MPI_Finalized(&a);
+	CHECK(!a);
+	MPI_Query_thread(&a);
+	CHECK(a >= MPI_THREAD_SINGLE && a <= MPI_THREAD_SERIALIZED);
+	MPI_Is_thread_main(&a);
+	CHECK(a);
+	double t = MPI_Wtime();
+	CHECK(MPI_Wtime() >= t && MPI_Wtick() > 0);
+	int *ub, there;
+	MPI_Comm_get_attr(W, MPI_TAG_UB, &ub, &there);
+	CHECK(there && *ub >= 32767);
+	MPI_Error_string(MPI_ERR_RANK, text, &len);
+	CHECK(strstr(text, "rank") != NULL);
+	EQUAL(MPI_Comm_fromint(MPI_Comm_toint(W)) == W, 1);
+}
+
+static void ring(void) {
+	int next = (me + 1) % n, before = (me + n - 1) % n, got = -1, count;
+	MPI_Status st;
+	MPI_Request q[2];
+	MPI_Irecv(&got, 1, MPI_INT, before, 3, W, &q[0]);
+	MPI_Isend(&me, 1, MPI_INT, next, 3, W, &q[1]);
+	MPI_Status both[2];
+	EQUAL(MPI_Waitall(2, q, both), MPI_SUCCESS);
+	EQUAL(got, before);
+	EQUAL(both[0].MPI_SOURCE, before);
+	EQUAL(both[0].MPI_TAG, 3);
+	CHECK(q[0] == MPI_REQUEST_NULL && q[1] == MPI_REQUEST_NULL);
+	double out[3] = {me, me + 0.5, -me}, in[5];
+	EQUAL(MPI_Sendrecv(out, 3, MPI_DOUBLE, next, 1, in, 5, MPI_DOUBLE, MPI_ANY_SOURCE, MPI_ANY_TAG, W, &st), MPI_SUCCESS);
+	CHECK(in[0] == before && in[1] == before + 0.5 && in[2] == -before);
+	MPI_Get_count(&st, MPI_DOUBLE, &count);
+	EQUAL(count, 3);
+	MPI_Count large;
+	MPI_Get_count_c(&st, MPI_FLOAT, &large);
+	EQUAL(large, 6);
+	EQUAL(st.MPI_SOURCE, before);
+	got = me;
+	MPI_Sendrecv_replace(&got, 1, MPI_INT, next, 9, before, 9, W, MPI_STATUS_IGNORE);
+	EQUAL(got, before);
+	MPI_Recv(&got, 1, MPI_INT, MPI_PROC_NULL, 0, W, &st);
+	EQUAL(st.MPI_SOURCE, MPI_PROC_NULL);
+	EQUAL(st.MPI_TAG, MPI_ANY_TAG);
+	MPI_Get_count(&st, MPI_INT, &count);
+	EQUAL(count, 0);
+}
+
+static void modes(void) {
+	int next = (me + 1) % n, got = -1, flag;
+	MPI_Status st;
+	MPI_Request q, r;
+	char room[4096 + MPI_BSEND_OVERHEAD], *back;
+	MPI_Buffer_attach(room, sizeof room);
+	MPI_Bsend(&me, 1, MPI_INT, next, 1, W);
+	MPI_Probe(MPI_ANY_SOURCE, 1, W, &st);
+	EQUAL(st.MPI_SOURCE, (me + n - 1) % n);
+	MPI_Iprobe(MPI_ANY_SOURCE, 77, W, &flag, MPI_STATUS_IGNORE);
+	CHECK(!flag);
+	MPI_Message m;
+	MPI_Mprobe(st.MPI_SOURCE, 1, W, &m, &st);
+	MPI_Mrecv(&got, 1, MPI_INT, &m, &st);
+	EQUAL(got, st.MPI_SOURCE);
+	CHECK(m == MPI_MESSAGE_NULL);
+	int size;
+	MPI_Buffer_detach(&back, &size);
+	CHECK(back == room && size == sizeof room);
+	MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 2, W, &q);
+	MPI_Issend(&me, 1, MPI_INT, next, 2, W, &r);
+	MPI_Wait(&r, MPI_STATUS_IGNORE);
+	MPI_Wait(&q, &st);
+	EQUAL(got, (me + n - 1) % n);
+	// Persistent, twice.
+	MPI_Request p[2];
+	MPI_Recv_init(&got, 1, MPI_INT, MPI_ANY_SOURCE, 4, W, &p[0]);
+	int out;
+	MPI_Send_init(&out, 1, MPI_INT, next, 4, W, &p[1]);
+	for (int i = 0; i < 2; i++) {
+		out = me + 100 * i;
+		MPI_Startall(2, p);
+		MPI_Waitall(2, p, MPI_STATUSES_IGNORE);
+		EQUAL(got, (me + n - 1) % n + 100 * i);
+		CHECK(p[0] != MPI_REQUEST_NULL);
+	}
+	MPI_Wait(&p[0], &st);
+	EQUAL(st.MPI_SOURCE, MPI_ANY_SOURCE);
+	MPI_Request_free(&p[0]);
+	MPI_Request_free(&p[1]);
+	CHECK(p[0] == MPI_REQUEST_NULL);
+	// A receive that is taken back.
+	MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 55, W, &q);
+	MPI_Cancel(&q);
+	MPI_Wait(&q, &st);
+	MPI_Test_cancelled(&st, &flag);
+	CHECK(flag);
+	MPI_Test(&q, &flag, MPI_STATUS_IGNORE);
+	CHECK(flag);
+}
+
+static void several(void) {
+	enum { K = 5 };
+	int in[K], out[K], order[K], index, count, flag, seen = 0;
+	MPI_Request q[K], s[K];
+	MPI_Status st[K];
+	for (int i = 0; i < K; i++) {
+		out[i] = 10 * me + i;
+		MPI_Irecv(&in[i], 1, MPI_INT, (me + n - 1) % n, i, W, &q[i]);
+	}
+	MPI_Testany(K, q, &index, &flag, MPI_STATUS_IGNORE);
+	MPI_Barrier(W);
+	for (int i = 0; i < K; i++)
+		MPI_Isend(&out[i], 1, MPI_INT, (me + 1) % n, i, W, &s[i]);
+	if (!flag)
+		MPI_Waitany(K, q, &index, &st[0]);
+	CHECK(index >= 0 && index < K && q[index] == MPI_REQUEST_NULL);
+	for (seen = 1; seen < K; seen += count) {
+		MPI_Waitsome(K, q, &count, order, st);
+		CHECK(count > 0);
+		for (int i = 0; i < count; i++)
+			EQUAL(st[i].MPI_TAG, order[i]);
+	}
+	MPI_Waitsome(K, q, &count, order, st);
+	EQUAL(count, MPI_UNDEFINED);
+	MPI_Waitany(K, q, &index, st);
+	EQUAL(index, MPI_UNDEFINED);
+	for (int i = 0; i < K; i++)
+		EQUAL(in[i], 10 * ((me + n - 1) % n) + i);
+	for (flag = 0; !flag;)
+		MPI_Testall(K, s, &flag, st);
+}
+
+static void lengths(void) {
+	for (int len = 0; len <= 1 << 20; len = len ? len * 16 : 1) {
+		char *a = malloc(len + 1), *b = malloc(len + 1);
+		memset(a, me + 1, len + 1);
+		memset(b, 0, len + 1);
+		MPI_Sendrecv(a, len, MPI_CHAR, (me + 1) % n, 0, b, len, MPI_CHAR, (me + n - 1) % n, 0, W, MPI_STATUS_IGNORE);
+		for (int i = 0; i < len; i++)
+			if (b[i] != (me + n - 1) % n + 1) {
+				EQUAL(b[i], (me + n - 1) % n + 1);
+				break;
+			}
+		free(a);
+		free(b);
+	}
+}
+
+static void types(void) {
+	int size, count;
+	MPI_Aint lb, extent;
+	MPI_Datatype column, t, u;
+	double grid[4][5], in[4];
+	for (int i = 0; i < 4; i++)
+		for (int j = 0; j < 5; j++)
+			grid[i][j] = 100 * me + 10 * i + j;
+	MPI_Type_vector(4, 1, 5, MPI_DOUBLE, &column);
+	CLASS(MPI_Send(grid, 1, column, MPI_PROC_NULL, 0, W), MPI_ERR_TYPE); // not committed
+	MPI_Type_commit(&column);
+	MPI_Type_size(column, &size);
+	EQUAL(size, 32);
+	MPI_Type_get_extent(column, &lb, &extent);
+	EQUAL(extent, 16 * 8);
+	MPI_Status st;
+	int before = (me + n - 1) % n;
+	MPI_Sendrecv(&grid[0][2], 1, column, (me + 1) % n, 0, in, 4, MPI_DOUBLE, before, 0, W, &st);
+	for (int i = 0; i < 4; i++)
+		EQUAL(in[i], 100 * before + 10 * i + 2);
+	MPI_Get_count(&st, column, &count);
+	EQUAL(count, 1);
+	MPI_Get_elements(&st, column, &count);
+	EQUAL(count, 4);
+	MPI_Type_free(&column);
+	CHECK(column == MPI_DATATYPE_NULL);
+	// A struct, and addresses from MPI_BOTTOM on.
+	struct {
+		char c;
+		double d;
+		int i[2];
+	} s = {'a', me, {me, -me}}, r;
+	memset(&r, 0, sizeof r);
+	int lens[] = {1, 1, 2};
+	MPI_Aint at[3], base;
+	MPI_Datatype of[] = {MPI_CHAR, MPI_DOUBLE, MPI_INT};
+	MPI_Get_address(&s.c, &at[0]);
+	MPI_Get_address(&s.d, &at[1]);
+	MPI_Get_address(&s.i, &at[2]);
+	MPI_Get_address(&s, &base);
+	MPI_Type_create_struct(3, lens, at, of, &t);
+	MPI_Type_commit(&t);
+	for (int i = 0; i < 3; i++)
+		at[i] = MPI_Aint_diff(at[i], base);
+	MPI_Type_create_struct(3, lens, at, of, &u);
+	MPI_Type_commit(&u);
+	MPI_Sendrecv(MPI_BOTTOM, 1, t, (me + 1) % n, 0, &r, 1, u, before, 0, W, &st);
+	CHECK(r.c == 'a' && r.d == before && r.i[0] == before && r.i[1] == -before);
+	MPI_Get_elements(&st, u, &count);
+	EQUAL(count, 4);
+	int ni, na, nd, how, ints[4];
+	MPI_Aint addresses[3];
+	MPI_Datatype list[3];
+	MPI_Type_get_envelope(u, &ni, &na, &nd, &how);
+	CHECK(ni == 4 && na == 3 && nd == 3 && how == MPI_COMBINER_STRUCT);
+	MPI_Type_get_contents(u, 4, 3, 3, ints, addresses, list);
+	CHECK(ints[0] == 3 && ints[3] == 2 && addresses[1] == at[1] && list[1] == MPI_DOUBLE);
+	MPI_Type_free(&t);
+	MPI_Type_free(&u);
+	// Data before the origin, and items that overlap the other way round.
+	int back[4] = {1, 2, 3, 4}, got[4] = {0};
+	MPI_Aint minus = -8;
+	int two = 2;
+	MPI_Type_create_hindexed(1, &two, &minus, MPI_INT, &t);
+	MPI_Type_commit(&t);
+	MPI_Sendrecv(&back[2], 1, t, (me + 1) % n, 0, got, 4, MPI_INT, before, 0, W, &st);
+	CHECK(got[0] == 1 && got[1] == 2 && got[2] == 0);
+	MPI_Type_get_true_extent(t, &lb, &extent);
+	CHECK(lb == -8 && extent == 8);
+	MPI_Type_dup(t, &u);
+	MPI_Type_free(&t);
+	MPI_Sendrecv(got, 2, MPI_INT, (me + 1) % n, 0, &back[2], 1, u, before, 0, W, &st);
+	CHECK(back[0] == 1 && back[1] == 2);
+	MPI_Type_free(&u);
+	// A part of a matrix, packed and unpacked.
+	int sizes[] = {4, 5}, part[] = {2, 3}, from[] = {1, 1}, position = 0, room;
+	MPI_Type_create_subarray(2, sizes, part, from, MPI_ORDER_C, MPI_DOUBLE, &t);
+	MPI_Type_commit(&t);
+	MPI_Pack_size(1, t, W, &room);
+	EQUAL(room, 48);
+	char packed[48];
+	MPI_Pack(grid, 1, t, packed, sizeof packed, &position, W);
+	EQUAL(position, 48);
+	double six[6];
+	position = 0;
+	MPI_Unpack(packed, sizeof packed, &position, six, 6, MPI_DOUBLE, W);
+	CHECK(six[0] == 100 * me + 11 && six[5] == 100 * me + 23);
+	MPI_Type_free(&t);
+	MPI_Type_create_resized(MPI_INT, 0, 12, &t);
+	MPI_Type_get_extent(t, &lb, &extent);
+	EQUAL(extent, 12);
+	MPI_Type_set_name(t, "sparse");
+	char text[MPI_MAX_OBJECT_NAME];
+	MPI_Type_get_name(t, text, &size);
+	CHECK(strcmp(text, "sparse") == 0 && size == 6);
+	MPI_Type_free(&t);
+	MPI_Type_get_name(MPI_INT, text, &size);
+	CHECK(strcmp(text, "MPI_INT") == 0);
+}
+
+static void reductions(void) {
+	int total = n * (n - 1) / 2, got = -1, in[3] = {me, 1, -me}, out[3];
+	MPI_Allreduce(&me, &got, 1, MPI_INT, MPI_SUM, W);
+	EQUAL(got, total);
+	MPI_Allreduce(MPI_IN_PLACE, in, 3, MPI_INT, MPI_MAX, W);
+	CHECK(in[0] == n - 1 && in[1] == 1 && in[2] == 0);
+	MPI_Reduce(&me, &got, 1, MPI_INT, MPI_MIN, n - 1, W);
+	if (me == n - 1)
+		EQUAL(got, 0);
+	struct {
+		double value;
+		int where;
+	} a = {me == n / 2 ? -1 : me, me}, b;
+	MPI_Allreduce(&a, &b, 1, MPI_DOUBLE_INT, MPI_MINLOC, W);
+	CHECK(b.value == (n / 2 == 0 && n > 1 ? 0 : -1) || b.where == n / 2);
+	MPI_Scan(&me, &got, 1, MPI_INT, MPI_SUM, W);
+	EQUAL(got, me * (me + 1) / 2);
+	got = -5;
+	MPI_Exscan(&me, &got, 1, MPI_INT, MPI_SUM, W);
+	EQUAL(got, me == 0 ? -5 : me * (me - 1) / 2);
+	int *all = malloc(n * sizeof *all), *counts = malloc(n * sizeof *counts);
+	for (int i = 0; i < n; i++)
+		all[i] = i + me, counts[i] = 1;
+	MPI_Reduce_scatter_block(all, &got, 1, MPI_INT, MPI_SUM, W);
+	EQUAL(got, n * me + total);
+	MPI_Reduce_scatter(all, &got, counts, MPI_INT, MPI_SUM, W);
+	EQUAL(got, n * me + total);
+	MPI_Request q;
+	MPI_Iallreduce(&me, &got, 1, MPI_INT, MPI_SUM, W, &q);
+	MPI_Wait(&q, MPI_STATUS_IGNORE);
+	EQUAL(got, total);
+	MPI_Allreduce_init(&me, &got, 1, MPI_INT, MPI_SUM, W, MPI_INFO_NULL, &q);
+	for (int i = 0; i < 3; i++) {
+		got = -1;
+		MPI_Start(&q);
+		MPI_Wait(&q, MPI_STATUS_IGNORE);
+		EQUAL(got, total);
+	}
+	MPI_Request_free(&q);
+	int one[3] = {1, 2, 3};
+	out[0] = 5, out[1] = 6, out[2] = 7;
+	MPI_Reduce_local(one, out, 3, MPI_INT, MPI_PROD);
+	CHECK(out[0] == 5 && out[1] == 12 && out[2] == 21);
+	MPI_Count c = 1;
+	MPI_Allreduce_c(&me, &got, c, MPI_INT, MPI_SUM, W);
+	EQUAL(got, total);
+	CLASS(MPI_Allreduce(&a, &b, 1, MPI_DOUBLE, MPI_BAND, W), MPI_ERR_OP);
+	free(all);
+	free(counts);
+}
+
+// left gives the left one of two: not commutative.
+static void left(void *in, void *inout, int *len, MPI_Datatype *t) {
+	MPI_Aint lb, extent;
+	(void)lb;
+	extent = *t == MPI_INT ? sizeof(int) : 2 * sizeof(double);
+	memcpy(inout, in, *len * extent);
+}
+
+static void plus(void *in, void *inout, int *len, MPI_Datatype *t) {
+	(void)t;
+	for (int i = 0; i < *len; i++) {
+		((double *)inout)[2 * i] += ((double *)in)[2 * i];
+		((double *)inout)[2 * i + 1] += 2 * ((double *)in)[2 * i + 1];
+	}
+}
+
+static void operations(void) {
+	MPI_Op first, add;
+	int got = -1, flag;
+	MPI_Op_create(left, 0, &first);
+	MPI_Op_commutative(first, &flag);
+	CHECK(!flag);
+	int mine = me + 7;
+	MPI_Allreduce(&mine, &got, 1, MPI_INT, first, W);
+	EQUAL(got, 7);
+	MPI_Scan(&mine, &got, 1, MPI_INT, first, W);
+	EQUAL(got, 7);
+	enum { K = 1000 };
+	MPI_Datatype pair;
+	MPI_Type_contiguous(2, MPI_DOUBLE, &pair);
+	MPI_Type_commit(&pair);
+	MPI_Op_create(plus, 1, &add);
+	double *in = malloc(2 * K * sizeof *in), *out = malloc(2 * K * sizeof *out);
+	for (int i = 0; i < K; i++)
+		in[2 * i] = me, in[2 * i + 1] = 0;
+	MPI_Allreduce(in, out, K, pair, add, W);
+	for (int i = 0; i < K; i++)
+		if (out[2 * i] != n * (n - 1) / 2) {
+			EQUAL(out[2 * i], n * (n - 1) / 2);
+			break;
+		}
+	MPI_Reduce(in, out, K, pair, first, 0, W);
+	if (me == 0)
+		EQUAL(out[0], 0);
+	free(in);
+	free(out);
+	MPI_Op stale = add;
+	MPI_Op_free(&add);
+	CHECK(add == MPI_OP_NULL);
+	CLASS(MPI_Allreduce(&me, &got, 1, MPI_INT, stale, W), MPI_ERR_OP);
+	MPI_Op_free(&first);
+	MPI_Type_free(&pair);
+	MPI_Op own = MPI_SUM;
+	CLASS(MPI_Op_free(&own), MPI_ERR_OP);
+}
+
+static void collectives(void) {
+	int *a = malloc(4 * n * sizeof *a), *b = malloc(4 * n * sizeof *b), *counts = malloc(n * sizeof *counts), *displs = malloc(n * sizeof *displs), v = -1;
+	MPI_Request q;
+	v = me == n - 1 ? 42 : 0;
+	MPI_Bcast(&v, 1, MPI_INT, n - 1, W);
+	EQUAL(v, 42);
+	MPI_Gather(&me, 1, MPI_INT, a, 1, MPI_INT, 0, W);
+	for (int i = 0; i < n && me == 0; i++) {
+		EQUAL(a[i], i);
+		b[i] = 3 * i;
+	}
+	MPI_Scatter(b, 1, MPI_INT, &v, 1, MPI_INT, 0, W);
+	EQUAL(v, 3 * me);
+	if (me == 0)
+		MPI_Scatter(b, 1, MPI_INT, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, 0, W);
+	else
+		MPI_Scatter(NULL, 0, MPI_DATATYPE_NULL, &v, 1, MPI_INT, 0, W);
+	MPI_Allgather(&me, 1, MPI_INT, a, 1, MPI_INT, W);
+	for (int i = 0; i < n; i++)
+		EQUAL(a[i], i);
+	memset(a, -1, n * sizeof *a);
+	a[me] = me + 1;
+	MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, a, 1, MPI_INT, W);
+	for (int i = 0; i < n; i++)
+		EQUAL(a[i], i + 1);
+	for (int i = 0; i < n; i++)
+		b[i] = 100 * me + i;
+	MPI_Alltoall(b, 1, MPI_INT, a, 1, MPI_INT, W);
+	for (int i = 0; i < n; i++)
+		EQUAL(a[i], 100 * i + me);
+	for (int i = 0; i < n; i++)
+		counts[i] = i % 3, displs[i] = 3 * i;
+	int mine[3] = {me, me, me};
+	memset(a, -1, 4 * n * sizeof *a);
+	MPI_Allgatherv(mine, me % 3, MPI_INT, a, counts, displs, MPI_INT, W);
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < 3; j++)
+			EQUAL(a[3 * i + j], j < counts[i] ? i : -1);
+	MPI_Gatherv(mine, me % 3, MPI_INT, a, counts, displs, MPI_INT, n - 1, W);
+	MPI_Scatterv(a, counts, displs, MPI_INT, mine, me % 3, MPI_INT, n - 1, W);
+	for (int j = 0; j < me % 3; j++)
+		EQUAL(mine[j], me);
+	for (int i = 0; i < n; i++)
+		counts[i] = 1, displs[i] = n - 1 - i, b[n - 1 - i] = 10 * me + i;
+	MPI_Alltoallv(b, counts, displs, MPI_INT, a, counts, displs, MPI_INT, W);
+	for (int i = 0; i < n; i++)
+		EQUAL(a[n - 1 - i], 10 * i + me);
+	MPI_Datatype *types = malloc(n * sizeof *types);
+	for (int i = 0; i < n; i++)
+		displs[i] = 4 * i, types[i] = MPI_INT, b[i] = 10 * me + i;
+	MPI_Alltoallw(b, counts, displs, types, a, counts, displs, types, W);
+	for (int i = 0; i < n; i++)
+		EQUAL(a[i], 10 * i + me);
+	MPI_Ibcast(&v, 1, MPI_INT, 0, W, &q);
+	MPI_Wait(&q, MPI_STATUS_IGNORE);
+	MPI_Ialltoall(b, 1, MPI_INT, a, 1, MPI_INT, W, &q);
+	MPI_Wait(&q, MPI_STATUS_IGNORE);
+	for (int i = 0; i < n; i++)
+		EQUAL(a[i], 10 * i + me);
+	MPI_Ibarrier(W, &q);
+	MPI_Wait(&q, MPI_STATUS_IGNORE);
+	free(types);
+	free(a);
+	free(b);
+	free(counts);
+	free(displs);
+}
+
+static void communicators(void) {
+	MPI_Comm half, dup, none, node;
+	MPI_Group all, some, back;
+	int r, size, flag, result, list[] = {0};
+	char text[MPI_MAX_OBJECT_NAME];
+	MPI_Comm_split(W, me % 2, -me, &half);
+	MPI_Comm_size(half, &size);
+	EQUAL(size, (n + 1 - me % 2) / 2);
+	MPI_Comm_rank(half, &r);
+	int sum, want = 0;
+	for (int i = me % 2; i < n; i += 2)
+		want += i;
+	MPI_Allreduce(&me, &sum, 1, MPI_INT, MPI_SUM, half);
+	EQUAL(sum, want);
+	MPI_Comm_dup(half, &dup);
+	MPI_Comm_compare(half, dup, &result);
+	EQUAL(result, MPI_CONGRUENT);
+	MPI_Comm_compare(half, half, &result);
+	EQUAL(result, MPI_IDENT);
+	MPI_Comm_set_name(dup, "my own");
+	MPI_Comm_get_name(dup, text, &size);
+	CHECK(strcmp(text, "my own") == 0);
+	MPI_Comm_get_name(MPI_COMM_WORLD, text, &size);
+	CHECK(strcmp(text, "MPI_COMM_WORLD") == 0);
+	MPI_Comm stale = dup;
+	MPI_Comm_free(&dup);
+	CHECK(dup == MPI_COMM_NULL);
+	CLASS(MPI_Comm_rank(stale, &r), MPI_ERR_COMM);
+	CLASS(MPI_Barrier(stale), MPI_ERR_COMM);
+	MPI_Comm_free(&half);
+	MPI_Comm_split(W, me == 0 ? MPI_UNDEFINED : 1, 0, &none);
+	CHECK((none == MPI_COMM_NULL) == (me == 0));
+	if (me != 0)
+		MPI_Comm_free(&none);
+	MPI_Comm_split_type(W, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+	MPI_Comm_size(node, &size);
+	EQUAL(size, n);
+	MPI_Comm_free(&node);
+	MPI_Comm_group(W, &all);
+	MPI_Group_incl(all, 1, list, &some);
+	MPI_Group_size(some, &size);
+	EQUAL(size, 1);
+	MPI_Group_rank(some, &r);
+	EQUAL(r, me == 0 ? 0 : MPI_UNDEFINED);
+	MPI_Group_difference(all, all, &back);
+	CHECK(back == MPI_GROUP_EMPTY);
+	MPI_Group_union(some, all, &back);
+	MPI_Group_compare(back, all, &result);
+	EQUAL(result, MPI_IDENT);
+	MPI_Group_free(&back);
+	int in[] = {0, MPI_PROC_NULL, n - 1}, out[3];
+	MPI_Group_translate_ranks(all, 3, in, some, out);
+	CHECK(out[0] == 0 && out[1] == MPI_PROC_NULL && out[2] == (n == 1 ? 0 : MPI_UNDEFINED));
+	MPI_Comm_create(W, some, &none);
+	CHECK((none != MPI_COMM_NULL) == (me == 0));
+	if (me == 0)
+		MPI_Comm_free(&none);
+	MPI_Comm_create_group(W, all, 3, &dup);
+	MPI_Comm_test_inter(dup, &flag);
+	CHECK(!flag);
+	MPI_Comm_free(&dup);
+	MPI_Group_free(&all);
+	MPI_Group_free(&some);
+	MPI_Request q;
+	MPI_Comm_idup(W, &dup, &q);
+	MPI_Wait(&q, MPI_STATUS_IGNORE);
+	MPI_Barrier(dup);
+	MPI_Comm_free(&dup);
+	if (n < 2)
+		return;
+	// Two groups that talk.
+	MPI_Comm between, merged;
+	MPI_Comm_split(W, me % 2, me, &half);
+	MPI_Intercomm_create(half, 0, W, 1 - me % 2, 12, &between);
+	MPI_Comm_test_inter(between, &flag);
+	CHECK(flag);
+	MPI_Comm_remote_size(between, &size);
+	EQUAL(size, (n + me % 2) / 2);
+	MPI_Allreduce(&me, &sum, 1, MPI_INT, MPI_SUM, between);
+	for (want = 0, r = 1 - me % 2; r < n; r += 2)
+		want += r;
+	EQUAL(sum, want);
+	int v = me == 0 ? 77 : 0;
+	MPI_Bcast(&v, 1, MPI_INT, me % 2 ? 0 : me == 0 ? MPI_ROOT : MPI_PROC_NULL, between);
+	EQUAL(v, me % 2 || me == 0 ? 77 : 0);
+	MPI_Intercomm_merge(between, me % 2, &merged);
+	MPI_Comm_size(merged, &size);
+	EQUAL(size, n);
+	MPI_Comm_free(&merged);
+	MPI_Comm_free(&between);
+	MPI_Comm_free(&half);
+}
+
+static int copied, deleted;
+
+static int copy(MPI_Comm c, int k, void *extra, void *in, void *out, int *flag) {
+	(void)c, (void)k;
+	copied++;
+	*(void **)out = (char *)in + (long)extra;
+	*flag = 1;
+	return MPI_SUCCESS;
+}
+
+static int delete(MPI_Comm c, int k, void *value, void *extra) {
+	(void)c, (void)k, (void)extra;
+	deleted++;
+	return value == (void *)13 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+static void attributes(void) {
+	int k, k2, flag;
+	void *value;
+	MPI_Comm dup, again;
+	copied = deleted = 0;
+	MPI_Comm_create_keyval(copy, delete, &k, (void *)1);
+	MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &k2, NULL);
+	MPI_Comm_dup(W, &dup);
+	MPI_Comm_get_attr(dup, k, &value, &flag);
+	CHECK(!flag);
+	MPI_Comm_set_attr(dup, k, (void *)40);
+	MPI_Comm_set_attr(dup, k2, &k);
+	MPI_Comm_set_attr(dup, k, (void *)41);
+	EQUAL(deleted, 1);
+	MPI_Comm_dup(dup, &again);
+	EQUAL(copied, 1);
+	MPI_Comm_get_attr(again, k, &value, &flag);
+	CHECK(flag && value == (void *)42);
+	MPI_Comm_get_attr(again, k2, &value, &flag);
+	CHECK(flag && value == &k);
+	MPI_Comm_free(&again);
+	EQUAL(deleted, 2);
+	MPI_Comm_set_attr(dup, k, (void *)13);
+	CLASS(MPI_Comm_delete_attr(dup, k), MPI_ERR_OTHER);
+	MPI_Comm_get_attr(dup, k, &value, &flag);
+	CHECK(flag);
+	CLASS(MPI_Comm_delete_attr(dup, 12345), MPI_ERR_KEYVAL);
+	int stale = k;
+	MPI_Comm_free_keyval(&k);
+	EQUAL(k, MPI_KEYVAL_INVALID);
+	CLASS(MPI_Comm_set_attr(W, stale, NULL), MPI_ERR_KEYVAL);
+	MPI_Comm_free_keyval(&k2);
+	MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
+	CLASS(MPI_Comm_free(&dup), MPI_ERR_OTHER);
+}
+
+static void topologies(void) {
+	int dims[2] = {0, 0}, periods[2] = {1, 0}, coords[2], from, to, r, kind, size;
+	MPI_Comm grid, row, graph;
+	MPI_Dims_create(n, 2, dims);
+	EQUAL(dims[0] * dims[1], n);
+	MPI_Cart_create(W, 2, dims, periods, 0, &grid);
+	MPI_Topo_test(grid, &kind);
+	EQUAL(kind, MPI_CART);
+	MPI_Topo_test(W, &kind);
+	EQUAL(kind, MPI_UNDEFINED);
+	MPI_Cart_coords(grid, me, 2, coords);
+	MPI_Cart_rank(grid, coords, &r);
+	EQUAL(r, me);
+	MPI_Cart_shift(grid, 1, 1, &from, &to);
+	EQUAL(to, coords[1] + 1 < dims[1] ? me + 1 : MPI_PROC_NULL);
+	int around[4], mine = me;
+	for (int i = 0; i < 4; i++)
+		around[i] = -1;
+	MPI_Neighbor_allgather(&mine, 1, MPI_INT, around, 1, MPI_INT, grid);
+	EQUAL(around[2], from == MPI_PROC_NULL ? -1 : from);
+	EQUAL(around[3], to == MPI_PROC_NULL ? -1 : to);
+	int keep[] = {0, 1};
+	MPI_Cart_sub(grid, keep, &row);
+	MPI_Comm_size(row, &size);
+	EQUAL(size, dims[1]);
+	MPI_Comm_free(&row);
+	MPI_Comm_free(&grid);
+	int next = (me + 1) % n, before = (me + n - 1) % n, in, out, weighted;
+	MPI_Dist_graph_create_adjacent(W, 1, &before, MPI_UNWEIGHTED, 1, &next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph);
+	MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted);
+	CHECK(in == 1 && out == 1 && !weighted);
+	r = -1;
+	MPI_Neighbor_alltoall(&me, 1, MPI_INT, &r, 1, MPI_INT, graph);
+	EQUAL(r, before);
+	MPI_Comm_free(&graph);
+	int *index = malloc(n * sizeof *index), *edges = malloc(n * sizeof *edges);
+	for (int i = 0; i < n; i++)
+		index[i] = i + 1, edges[i] = (i + 1) % n;
+	MPI_Graph_create(W, n, index, edges, 0, &graph);
+	MPI_Graph_neighbors_count(graph, me, &size);
+	EQUAL(size, 1);
+	MPI_Graph_neighbors(graph, me, 1, &r);
+	EQUAL(r, next);
+	MPI_Comm_free(&graph);
+	free(index);
+	free(edges);
+	CLASS(MPI_Cart_coords(W, 0, 2, coords), MPI_ERR_TOPOLOGY);
+}
+
+static void infos(void) {
+	MPI_Info a, b;
+	char text[64];
+	int flag, size = sizeof text, keys;
+	MPI_Info_create(&a);
+	MPI_Info_set(a, "file", "x");
+	MPI_Info_set(a, "host", "here");
+	MPI_Info_set(a, "file", "yy");
+	MPI_Info_get_nkeys(a, &keys);
+	EQUAL(keys, 2);
+	MPI_Info_dup(a, &b);
+	MPI_Info_delete(a, "file");
+	MPI_Info_get_string(b, "file", &size, text, &flag);
+	CHECK(flag && size == 3 && strcmp(text, "yy") == 0);
+	MPI_Info_get_nthkey(b, 1, text);
+	CHECK(strcmp(text, "host") == 0);
+	MPI_Info_get_string(a, "file", &size, text, &flag);
+	CHECK(!flag);
+	CLASS(MPI_Info_delete(a, "file"), MPI_ERR_INFO_NOKEY);
+	MPI_Info stale = a;
+	MPI_Info_free(&a);
+	MPI_Info_free(&b);
+	CLASS(MPI_Info_set(stale, "a", "b"), MPI_ERR_INFO);
+}
+
+static int handled, handled_class;
+
+static void handler(MPI_Comm *c, int *code, ...) {
+	(void)c;
+	handled++;
+	MPI_Error_class(*code, &handled_class);
+}
+
+static void mistakes(void) {
+	int v = 0, flag;
+	MPI_Request q = MPI_REQUEST_NULL;
+	MPI_Comm null = MPI_COMM_NULL, odd = (MPI_Comm)0x12345678;
+	MPI_Datatype t = MPI_DATATYPE_NULL;
+	CLASS(MPI_Send(&v, 1, MPI_INT, n, 0, W), MPI_ERR_RANK);
+	CLASS(MPI_Send(&v, 1, MPI_INT, -2, 0, W), MPI_ERR_RANK);
+	CLASS(MPI_Send(&v, 1, MPI_INT, MPI_ANY_SOURCE, 0, W), MPI_ERR_RANK);
+	CLASS(MPI_Send(&v, 1, MPI_INT, 0, -1, W), MPI_ERR_TAG);
+	CLASS(MPI_Send(&v, 1, MPI_INT, 0, MPI_ANY_TAG, W), MPI_ERR_TAG);
+	CLASS(MPI_Send(&v, -1, MPI_INT, 0, 0, W), MPI_ERR_COUNT);
+	CLASS(MPI_Send(NULL, 1, MPI_INT, 0, 0, W), MPI_ERR_BUFFER);
+	CLASS(MPI_Send(&v, 1, t, 0, 0, W), MPI_ERR_TYPE);
+	CLASS(MPI_Send(&v, 1, (MPI_Datatype)W, 0, 0, W), MPI_ERR_TYPE);
+	CLASS(MPI_Send(&v, 1, MPI_INT, 0, 0, null), MPI_ERR_COMM);
+	CLASS(MPI_Send(&v, 1, MPI_INT, 0, 0, odd), MPI_ERR_COMM);
+	CLASS(MPI_Send(&v, 1, MPI_INT, 0, 0, NULL), MPI_ERR_COMM);
+	CLASS(MPI_Comm_rank(null, &v), MPI_ERR_COMM);
+	CLASS(MPI_Comm_rank(W, NULL), MPI_ERR_ARG);
+	CLASS(MPI_Isend(&v, 1, MPI_INT, 0, 0, W, NULL), MPI_ERR_ARG);
+	CLASS(MPI_Bcast(&v, 1, MPI_INT, n, W), MPI_ERR_ROOT);
+	CLASS(MPI_Bcast(&v, 1, MPI_INT, -1, W), MPI_ERR_ROOT);
+	CLASS(MPI_Allreduce(&v, &flag, 1, MPI_INT, MPI_OP_NULL, W), MPI_ERR_OP);
+	CLASS(MPI_Allreduce(&v, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, W), MPI_ERR_BUFFER);
+	CLASS(MPI_Type_free(&t), MPI_ERR_TYPE);
+	t = MPI_INT;
+	CLASS(MPI_Type_free(&t), MPI_ERR_TYPE);
+	CLASS(MPI_Type_contiguous(-1, MPI_INT, &t), MPI_ERR_COUNT);
+	CLASS(MPI_Type_vector(1, -1, 1, MPI_INT, &t), MPI_ERR_ARG);
+	CLASS(MPI_Type_commit(NULL), MPI_ERR_ARG);
+	CLASS(MPI_Start(&q), MPI_ERR_REQUEST);
+	CLASS(MPI_Cancel(&q), MPI_ERR_REQUEST);
+	q = (MPI_Request)0x28000123;
+	CLASS(MPI_Wait(&q, MPI_STATUS_IGNORE), MPI_ERR_REQUEST);
+	CLASS(MPI_Test(&q, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST);
+	CLASS(MPI_Waitall(-1, &q, MPI_STATUSES_IGNORE), MPI_ERR_COUNT);
+	MPI_Comm own = MPI_COMM_WORLD;
+	CLASS(MPI_Comm_free(&own), MPI_ERR_COMM);
+	CLASS(MPI_Comm_split(W, -5, 0, &own), MPI_ERR_ARG);
+	CLASS(MPI_Group_size(MPI_GROUP_NULL, &v), MPI_ERR_GROUP);
+	CLASS(MPI_Error_class(99999, &v), MPI_ERR_ARG);
+	// Too long a message.
+	int two[2] = {1, 2};
+	MPI_Irecv(&v, 1, MPI_INT, me, 0, W, &q);
+	MPI_Send(two, 2, MPI_INT, me, 0, W);
+	CLASS(MPI_Wait(&q, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+	// A handler of the program, and codes of its own.
+	MPI_Errhandler h, was;
+	MPI_Comm dup;
+	MPI_Comm_dup(W, &dup);
+	MPI_Comm_create_errhandler(handler, &h);
+	MPI_Comm_set_errhandler(dup, h);
+	MPI_Errhandler_free(&h);
+	CHECK(h == MPI_ERRHANDLER_NULL);
+	handled = 0;
+	CLASS(MPI_Send(&v, 1, MPI_INT, n, 0, dup), MPI_ERR_RANK);
+	EQUAL(handled, 1);
+	EQUAL(handled_class, MPI_ERR_RANK);
+	int class, code, len;
+	char text[MPI_MAX_ERROR_STRING];
+	MPI_Add_error_class(&class);
+	MPI_Add_error_code(class, &code);
+	CHECK(class > MPI_ERR_LASTCODE && code > class);
+	MPI_Add_error_string(code, "mine");
+	MPI_Error_string(code, text, &len);
+	CHECK(strcmp(text, "mine") == 0);
+	MPI_Comm_call_errhandler(dup, code);
+	EQUAL(handled, 2);
+	EQUAL(handled_class, class);
+	MPI_Comm_get_errhandler(W, &was);
+	CHECK(was == MPI_ERRORS_RETURN);
+	MPI_Comm_free(&dup);
+}
+
+static void many(void) {
+	enum { K = 3000 };
+	static MPI_Request q[2 * K];
+	static int in[K], out[K];
+	for (int i = 0; i < K; i++) {
+		out[i] = i;
+		MPI_Irecv(&in[i], 1, MPI_INT, (me + n - 1) % n, 5, W, &q[i]);
+	}
+	for (int i = 0; i < K; i++)
+		MPI_Isend(&out[i], 1, MPI_INT, (me + 1) % n, 5, W, &q[K + i]);
+	MPI_Waitall(2 * K, q, MPI_STATUSES_IGNORE);
+	for (int i = 0; i < K; i++)
+		if (in[i] != i) {
+			EQUAL(in[i], i);
+			break;
+		}
+}
+
+static struct {
+	const char *name;
+	void (*run)(void);
+} cases[] = {
+	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types},
+	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators},
+	{"attributes", attributes}, {"topologies", topologies}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
+};
+
+// end does one of the things that end a job.
+static void end(const char *how) {
+	if (strcmp(how, "before") == 0)
+		MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Init(NULL, NULL);
+	if (strcmp(how, "twice") == 0)
+		MPI_Init(NULL, NULL);
+	if (strcmp(how, "missing") == 0) {
+		MPI_File f;
+		MPI_File_open(MPI_COMM_WORLD, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &f);
+	}
+	if (strcmp(how, "fatal") == 0)
+		MPI_Send(NULL, 0, MPI_INT, 99, 0, MPI_COMM_WORLD);
+	if (strcmp(how, "abort") == 0)
+		MPI_Abort(MPI_COMM_WORLD, 7);
+	if (strcmp(how, "segfault") == 0)
+		*(volatile int *)8 = 1;
+	MPI_Finalize();
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv) {
+	if (argc > 1)
+		end(argv[1]);
+	MPI_Init(&argc, &argv);
+	W = MPI_COMM_WORLD;
+	MPI_Comm_rank(W, &me);
+	MPI_Comm_size(W, &n);
+	MPI_Comm_set_errhandler(W, MPI_ERRORS_RETURN);
+	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		name = cases[i].name;
+		cases[i].run();
+		int all = failures;
+		MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, W);
+		if (me == 0)
+			printf("%s %s\n", all ? "bad" : "ok", name), fflush(stdout);
+	}
+	int all = failures;
+	MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, W);
+	if (me == 0 && !all)
+		printf("all cases hold\n");
+	MPI_Finalize();
+	return all != 0;
+}
