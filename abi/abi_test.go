@@ -55,11 +55,15 @@ func build(t testing.TB) string {
 	return built.dir
 }
 
-// run runs cases in a job of n ranks.
+// run runs cases in a job of n ranks. Options of gorun come first, then what cases are to do.
 func run(t testing.TB, n int, args ...string) (out string, status int) {
 	t.Helper()
 	dir := build(t)
-	cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), dir+"/gorun", append([]string{"-np", fmt.Sprint(n), dir + "/cases"}, args...)...)
+	words := []string{"-np", fmt.Sprint(n)}
+	if len(args) > 1 {
+		words, args = append(words, args[:2]...), args[2:]
+	}
+	cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), dir+"/gorun", append(append(words, dir+"/cases"), args...)...)
 	text, err := cmd.CombinedOutput()
 	if _, ended := err.(*exec.ExitError); err != nil && !ended {
 		t.Fatal(err)
@@ -76,6 +80,34 @@ func TestCases(t *testing.T) {
 				t.Errorf("status %d\n%s", status, out)
 			}
 		})
+	}
+}
+
+// TestChosen: gorun leads a program of the ABI to its own library by name, through a link elsewhere.
+func TestChosen(t *testing.T) {
+	out, status := run(t, 2, "--mpi", "gorun")
+	if status != 0 || !strings.Contains(out, "\nall cases hold\n") {
+		t.Errorf("status %d\n%s", status, out)
+	}
+}
+
+// TestCompiler is what gorun-cc says.
+func TestCompiler(t *testing.T) {
+	dir := build(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--show", "-c", "a.c"}, "gcc -I" + dir + "/abi -c a.c\n"},
+		{[]string{"--show", "a.c"}, "gcc -I" + dir + "/abi a.c -L" + dir + "/abi -Wl,--enable-new-dtags -Wl,-rpath," + dir + "/abi -l:libmpi_abi.so.1\n"},
+		{[]string{"-static", "a.c"}, "gorun-cc: -static: Go's runtime is loaded at run time, which a static program cannot do; link dynamically\n"},
+	} {
+		cmd := exec.Command(dir+"/gorun-cc", c.args...)
+		cmd.Env = append(os.Environ(), "CC=gcc")
+		out, _ := cmd.CombinedOutput()
+		if string(out) != c.want {
+			t.Errorf("gorun-cc %q: %q, want %q", c.args, out, c.want)
+		}
 	}
 }
 

@@ -124,7 +124,7 @@ type Job struct {
 	PMIx string
 
 	// MPI is the MPI that programs of the standard ABI (libmpi_abi.so.1) load, on all hosts:
-	// mpich, openmpi, or the path of a library or of its directory. "": the loader's choice.
+	// gorun, mpich, openmpi, or the path of a library or of its directory. "": the loader's choice.
 	MPI string
 
 	// PMIPort makes all ranks connect to their PMI server (PMI_PORT) instead of

@@ -13,7 +13,7 @@ import (
 func pmiOptions() []option {
 	return []option{
 		{names: []string{"mpi"}, arity: 1, family: "Job", value: "NAME",
-			help: "programs of the standard ABI (libmpi_abi.so.1) load this MPI: mpich, openmpi, or the path of a library or of its directory", set: setMPI},
+			help: "programs of the standard ABI (libmpi_abi.so.1) load this MPI: gorun (its own), mpich, openmpi, or the path of a library or of its directory", set: setMPI},
 		{names: []string{"pmi-port"}, family: "Job",
 			help: "MPICH programs connect to a TCP port of gorun (default: only those in scripts do; others inherit a connection)", set: setSwitch(func(s *settings, on bool) { s.job.PMIPort, s.job.PMIFD = on, s.job.PMIFD && !on })},
 		{names: []string{"pmi-fd"}, family: "Job",
@@ -26,7 +26,7 @@ func pmiOptions() []option {
 // setMPI names a library. That each rank is a world of its own is what the other launchers
 // make of a library that is not theirs: here it is no warning.
 func setMPI(s *settings, value string) error {
-	const expected = "mpich, openmpi, or the path of a library or of its directory"
+	const expected = "gorun, mpich, openmpi, or the path of a library or of its directory"
 	switch name, _, _ := strings.Cut(value, "_"); name {
 	case "":
 		return unfit(value, expected+"; try --mpi mpich")

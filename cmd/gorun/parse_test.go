@@ -146,7 +146,7 @@ func TestParseRefuses(t *testing.T) {
 		{"pasted behind an option", []string{"-np", "2", "—tag-output", "prog"}, "—tag-output: begins with U+2014, a dash of printed text, expected '-'; try --tag-output"},
 		{"pasted, two dashes", []string{"–-map-by=core", "prog"}, "–-map-by=core: begins with U+2013, a dash of printed text, expected '-'; try --map-by=core"},
 		{"srun's", []string{"--ntasks-per-node=2", "prog"}, "--ntasks-per-node: unknown option, srun's; gorun has -ppn"},
-		{"srun's, for nothing", []string{"--mpi=pmix", "prog"}, `--mpi: found "pmix", expected mpich, openmpi, or the path of a library or of its directory; as srun's it is not needed: gorun serves PMI-1, PMI-2 and PMIx`},
+		{"srun's, for nothing", []string{"--mpi=pmix", "prog"}, `--mpi: found "pmix", expected gorun, mpich, openmpi, or the path of a library or of its directory; as srun's it is not needed: gorun serves PMI-1, PMI-2 and PMIx`},
 		{"unknown short", []string{"-Z", "prog"}, "-Z: unknown option;"},
 		{"a program that an option takes", []string{"-np", "2", "-H", "prog"}, `no program: expected one after the options (-H took "prog" as its value); try`},
 		{"an option mistyped that begins like a short one", []string{"-genvv", "A", "1", "prog"}, "-genvv: unknown option; did you mean --genv?"},

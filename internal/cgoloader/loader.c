@@ -4,10 +4,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 
@@ -100,14 +102,15 @@ static void give_back(const struct sigaction before[NSIG]) {
 
 void *loader_open(const void *beside, const char *file, const char *symbol, char *why, size_t size) {
 	Dl_info at;
-	char path[4096];
+	char real[PATH_MAX], path[PATH_MAX];
 	const char *slash;
-	if (dladdr(beside, &at) == 0 || (slash = strrchr(at.dli_fname, '/')) == NULL) {
+	// The library may have been found by a link that is elsewhere.
+	if (dladdr(beside, &at) == 0 || realpath(at.dli_fname, real) == NULL || (slash = strrchr(real, '/')) == NULL) {
 		snprintf(why, size, "the directory of the library is not known");
 		return NULL;
 	}
-	if (snprintf(path, sizeof path, "%.*s/%s", (int)(slash - at.dli_fname), at.dli_fname, file) >= (int)sizeof path) {
-		snprintf(why, size, "%s: the path is too long", at.dli_fname);
+	if (snprintf(path, sizeof path, "%.*s/%s", (int)(slash - real), real, file) >= (int)sizeof path) {
+		snprintf(why, size, "%s: the path is too long", real);
 		return NULL;
 	}
 	struct sigaction before[NSIG];

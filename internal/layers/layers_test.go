@@ -68,7 +68,7 @@ var layers = []layer{
 	{"internal/gossip", "the Store across hosts: a tree of connections, membership by memberlist", "pmi internal/tlskey"},
 	{"internal/pmix", "libpmix, found at run time, behind Go types (cgo)", "internal/pmix/link"},
 	{"internal/pmix/link", "the frames between a host and its gorun-pmix", ""},
-	{"internal/mpilib", "the MPI libraries of a machine, and what programs are linked with", "internal/envvar"},
+	{"internal/mpilib", "the MPI libraries of a machine, and what programs are linked with", "internal/envvar internal/self"},
 	{"internal/kernel", "reductions, element by element", "internal/arch"},
 	{"internal/sendq", "a queue pair with the account of its send queue: what is posted, signalled and done", "rdma"},
 	{"internal/shm", "the job segment and its bells", "internal/arch"},

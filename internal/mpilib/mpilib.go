@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/gorun-mpi/gorun/internal/envvar"
+	"github.com/gorun-mpi/gorun/internal/self"
 )
 
 // Standard is the library of MPI's standard ABI, by the name with which programs are linked.
@@ -25,6 +26,7 @@ const Standard = "libmpi_abi.so.1"
 const (
 	OpenMPI = "Open MPI"
 	MPICH   = "MPICH"
+	Own     = "gorun" // the one of this project, on the engine of Go programs
 )
 
 // DebianParameters is where Debian's Open MPI reads its parameters.
@@ -43,7 +45,7 @@ func Parameter(text, name string) (value string) {
 // A Library is a library of an MPI.
 type Library struct {
 	Path   string // without symbolic links
-	MPI    string // whose it is: OpenMPI, MPICH, or "" if that is not known
+	MPI    string // whose it is: OpenMPI, MPICH, Own, or "" if that is not known
 	Soname string // by which programs are linked with it
 }
 
@@ -69,7 +71,10 @@ func Open(path string) (Library, error) {
 	linked := func(prefix string) bool {
 		return slices.ContainsFunc(e.Needed, func(name string) bool { return strings.HasPrefix(name, prefix) })
 	}
+	_, noEngine := os.Stat(filepath.Join(filepath.Dir(l.Path), "libgorun-mpi.so"))
 	switch name := strings.ToLower(l.Path); {
+	case e.Soname == Standard && noEngine == nil:
+		l.MPI = Own
 	case linked("libopen_mpi.so"), linked("libopen-pal.so"), linked("libopen-rte.so"), strings.HasPrefix(e.Soname, "libmpi.so.40"), strings.Contains(name, "openmpi"):
 		l.MPI = OpenMPI
 	case strings.HasPrefix(e.Soname, "libmpich.so"), strings.Contains(name, "mpich"):
@@ -100,8 +105,16 @@ func (l *Library) String() string {
 // machine is this machine's kind in the words of ELF; 0 where it is not known.
 func machine() uint16 { return map[string]uint16{"amd64": 62, "arm64": 183}[runtime.GOARCH] }
 
-// Directories are where libraries of MPIs are looked for, those of LD_LIBRARY_PATH first.
+// beside are where make build and make install put gorun's own library, for a program in a directory.
+func beside(dir string) []string {
+	return []string{filepath.Join(dir, "abi"), filepath.Join(dir, "..", "lib", "gorun", "abi")}
+}
+
+// Directories are where libraries of MPIs are looked for, gorun's own and those of LD_LIBRARY_PATH first.
 func Directories(environ []string) (dirs []string) {
+	if program, err := self.Path(); err == nil {
+		dirs = beside(filepath.Dir(program))
+	}
 	for dir := range strings.SplitSeq(envvar.Get(environ, "LD_LIBRARY_PATH"), ":") {
 		if filepath.IsAbs(dir) {
 			dirs = append(dirs, dir)
@@ -133,15 +146,15 @@ func List(dirs []string) (list []Library) {
 	return list
 }
 
-// Find finds the library of the standard ABI that a user has named: mpich, openmpi, a
+// Find finds the library of the standard ABI that a user has named: gorun, mpich, openmpi, a
 // file or its directory.
 func Find(name string, environ []string) (Library, error) {
 	if strings.Contains(name, "/") {
 		return at(name)
 	}
-	mpi := map[string]string{"mpich": MPICH, "openmpi": OpenMPI}[strings.ToLower(name)]
+	mpi := map[string]string{"gorun": Own, "mpich": MPICH, "openmpi": OpenMPI}[strings.ToLower(name)]
 	if mpi == "" {
-		return Library{}, errors.New("expected mpich, openmpi, or the path of a library or of its directory")
+		return Library{}, errors.New("expected gorun, mpich, openmpi, or the path of a library or of its directory")
 	}
 	dirs := Directories(environ)
 	others := ""
@@ -153,6 +166,9 @@ func Find(name string, environ []string) (Library, error) {
 		default:
 			others = "; " + l.Path + " is of its own ABI"
 		}
+	}
+	if mpi == Own {
+		return Library{}, fmt.Errorf("no %s of gorun's own beside this program: make build makes it where there is a C compiler", Standard)
 	}
 	return Library{}, fmt.Errorf("no library of the standard ABI (%s) of %s in LD_LIBRARY_PATH, %s and the like%s; try the library's path", Standard, mpi, dirs[len(dirs)-12], others)
 }

@@ -56,7 +56,7 @@ func TestFind(t *testing.T) {
 		{"openmpi", []string{"mpich", "any"}, open, OpenMPI},
 		{mpich, nil, mpich, MPICH},
 		{filepath.Dir(mpich), nil, mpich, MPICH},
-		{"lam", nil, "expected mpich, openmpi, or the path", ""},
+		{"lam", nil, "expected gorun, mpich, openmpi, or the path", ""},
 		{own, nil, "it is libmpich.so.12, of an MPI's own ABI", ""},
 		{filepath.Dir(own), nil, "no libmpi_abi.so.1 in it", ""},
 		{filepath.Join(dir, "none.so"), nil, "no such file or directory", ""},
@@ -133,4 +133,28 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d libraries", len(got))
 		}
 	})
+}
+
+// TestFindOwn: gorun's own library is beside the program, with its engine.
+func TestFindOwn(t *testing.T) {
+	if _, err := Find("gorun", nil); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("without it: %v", err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(filepath.Dir(program), "abi")
+	file := build(t, filepath.Join(dir, Standard), "-shared", "-fPIC", "-Wl,-soname,"+Standard)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "libgorun-mpi.so"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Find("gorun", nil); err != nil || l.MPI != Own || l.Path != file {
+		t.Errorf("got %+v, %v; want %s of %s", l, err, file, Own)
+	}
 }

@@ -26,8 +26,8 @@ func (v *View) TryMPIs(ctx context.Context) (list []MPI) {
 	gorun, helper := path.Join(v.Beside, "gorun"), path.Join(v.Beside, "gorun-pmix")
 	try := v.executable(gorun) && v.PMIx(ctx).Cgo
 	for _, l := range v.Libraries() {
-		m := MPI{MPI: l.MPI, Version: l.Version(), ABI: l.Soname, Library: l.Path, Protocol: map[string]string{mpilib.MPICH: "PMI-1", mpilib.OpenMPI: "PMIx"}[l.MPI]}
-		if try && ctx.Err() == nil {
+		m := MPI{MPI: l.MPI, Version: l.Version(), ABI: l.Soname, Library: l.Path, Protocol: map[string]string{mpilib.MPICH: "PMI-1", mpilib.Own: "PMI-1", mpilib.OpenMPI: "PMIx"}[l.MPI]}
+		if try && l.MPI != mpilib.Own && ctx.Err() == nil { // the helper is of Go: its own library would be a second runtime in it
 			_, stderr, err := v.Run(ctx, gorun, "--strict-pmi", "-np", "2", helper, "--try-mpi", l.Path)
 			if m.Tried = ctx.Err() == nil; m.Tried && err != nil {
 				m.Problem = own(stderr)
