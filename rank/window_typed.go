@@ -53,6 +53,33 @@ func (w *window) RgetAccumulateTyped(src, result Buffer, target, disp, count int
 	return w.typedRequest(&transfer{op: "rget_accumulate", src: src, result: result, reads: true, writes: true, by: op, combines: true}, target, disp, count, t)
 }
 
+// CompareAndSwapTyped is CompareAndSwap of one item of a basic type in each Buffer, whose earlier value goes to result
+// (MPI_Compare_and_swap).
+func (w *window) CompareAndSwapTyped(value, compare, result Buffer, target, disp int) error {
+	const op = "compare_and_swap"
+	off, null, err := w.begin(op, target, disp, false)
+	if null || err != nil {
+		return err
+	}
+	return w.end(op, target, w.swap(&value, &compare, &result, target, off))
+}
+
+func (w *window) swap(value, compare, result *Buffer, target int, off uint64) error {
+	world := w.comm.world
+	for _, o := range [...]struct {
+		b *Buffer
+		u use
+	}{{value, toRead}, {compare, toRead}, {result, toWrite}} {
+		if err := o.b.check(world, o.u); err != nil {
+			return err
+		}
+		if _, n, ok := o.b.t.core.Uniform(); o.b.count != 1 || !ok || n != 1 || o.b.t != value.t {
+			return badClass(ClassType, "%d items of %v: expected one number, of the same type in all buffers", o.b.count, o.b.t)
+		}
+	}
+	return w.in.CompareAndSwap(target, off, value.bytes(), compare.bytes(), result.bytes())
+}
+
 // A transfer is an access with datatypes.
 type transfer struct {
 	op            string

@@ -352,3 +352,38 @@ func TestWindowTypedMistakes(t *testing.T) {
 		return w.Free(ctx)
 	})
 }
+
+// TestCompareAndSwapTyped: of all ranks one finds what it compares with; numbers alone are compared.
+func TestCompareAndSwapTyped(t *testing.T) {
+	err := rank.Run(3, func(ctx context.Context, c *rank.Comm) error {
+		w, err := rank.WinAllocate[byte](ctx, c, 16)
+		if err != nil {
+			return err
+		}
+		if err := w.Lock(ctx, rank.LockShared, 0, 0); err != nil {
+			return err
+		}
+		value, compare, before := []int64{int64(c.Rank()) + 1}, []int64{0}, []int64{-1}
+		if err := w.CompareAndSwapTyped(rank.Of(value), rank.Of(compare), rank.Of(before), 0, 8); err != nil {
+			return err
+		}
+		two := make([]int64, 2)
+		if err := w.CompareAndSwapTyped(rank.Of(two), rank.Of(two), rank.Of(two), 0, 0); rank.ClassOf(err) != rank.ClassType {
+			return fmt.Errorf("two numbers: %w, want %v", err, rank.ClassType)
+		}
+		if err := w.Unlock(ctx, 0); err != nil {
+			return err
+		}
+		won := 0
+		if before[0] == 0 {
+			won = 1
+		}
+		if n, err := rank.AllreduceOne(ctx, c, won, rank.Sum); err != nil || n != 1 {
+			return fmt.Errorf("%d ranks found 0, want 1: %w", n, err)
+		}
+		return w.Free(ctx)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
