@@ -10,9 +10,18 @@ type keyval struct {
 	copied, deleted ptr
 	extra           ptr
 	freed           bool
-	forTypes        bool
+	holds           holder
 	uses            int
 }
+
+// A holder is the kind of objects that a keyval is for.
+type holder int
+
+const (
+	forComms holder = iota
+	forTypes
+	forWindows
+)
 
 // dup is MPI_COMM_DUP_FN and its like, no function but a number.
 const dup = uintptr(1)
@@ -27,30 +36,31 @@ type attribute struct {
 // attributes are those of an object, in the order in which they were set.
 type attributes []attribute
 
-func keyvalOf(n int, forTypes bool) (*keyval, error) {
+// keyvalOf is a keyval; one that was freed goes on while a value has it.
+func keyvalOf(n int, holds holder) (*keyval, error) {
 	k := keyvals.find(uintptr(n))
-	if k == nil || (*k).freed || (*k).forTypes != forTypes {
+	if k == nil || (*k).holds != holds {
 		return nil, wrong(c_ERR_KEYVAL, "%d is no keyval of this kind, or it was freed", n)
 	}
 	return *k, nil
 }
 
-func (f *frame) newKeyval(copied, deleted, to, extra ptr, forTypes bool) error {
+func (f *frame) newKeyval(copied, deleted, to, extra ptr, holds holder) error {
 	if to == nil {
 		return errNull
 	}
 	h, slot := keyvals.enter()
-	*slot = &keyval{number: int(h), copied: copied, deleted: deleted, extra: extra, forTypes: forTypes}
+	*slot = &keyval{number: int(h), copied: copied, deleted: deleted, extra: extra, holds: holds}
 	f.put(to, int(h))
 	return nil
 }
 
-func (f *frame) freeKeyval(at ptr, forTypes bool) error {
+func (f *frame) freeKeyval(at ptr, holds holder) error {
 	list := intsAt(at, 1)
 	if list == nil {
 		return errNull
 	}
-	k, err := keyvalOf(int(list[0]), forTypes)
+	k, err := keyvalOf(int(list[0]), holds)
 	if err != nil {
 		return err
 	}
@@ -141,23 +151,23 @@ func (f *frame) get(a attributes, k *keyval, to, flag ptr) {
 }
 
 func mpiCommCreateKeyval(f *frame, copied, deleted, to, extra ptr) error {
-	return f.newKeyval(copied, deleted, to, extra, false)
+	return f.newKeyval(copied, deleted, to, extra, forComms)
 }
 func mpiKeyvalCreate(f *frame, copied, deleted, to, extra ptr) error {
-	return f.newKeyval(copied, deleted, to, extra, false)
+	return f.newKeyval(copied, deleted, to, extra, forComms)
 }
 func mpiTypeCreateKeyval(f *frame, copied, deleted, to, extra ptr) error {
-	return f.newKeyval(copied, deleted, to, extra, true)
+	return f.newKeyval(copied, deleted, to, extra, forTypes)
 }
-func mpiCommFreeKeyval(f *frame, at ptr) error { return f.freeKeyval(at, false) }
-func mpiKeyvalFree(f *frame, at ptr) error     { return f.freeKeyval(at, false) }
-func mpiTypeFreeKeyval(f *frame, at ptr) error { return f.freeKeyval(at, true) }
+func mpiCommFreeKeyval(f *frame, at ptr) error { return f.freeKeyval(at, forComms) }
+func mpiKeyvalFree(f *frame, at ptr) error     { return f.freeKeyval(at, forComms) }
+func mpiTypeFreeKeyval(f *frame, at ptr) error { return f.freeKeyval(at, forTypes) }
 
 func mpiCommSetAttr(_ *frame, c *comm, n int, value ptr) error {
 	if n >= c_TAG_UB && n <= c_WIN_MODEL {
 		return wrong(c_ERR_KEYVAL, "the attribute is MPI's own")
 	}
-	k, err := keyvalOf(n, false)
+	k, err := keyvalOf(n, forComms)
 	if err != nil {
 		return err
 	}
@@ -175,7 +185,7 @@ func mpiCommGetAttr(f *frame, c *comm, n int, to, flag ptr) error {
 		}
 		return nil
 	}
-	k, err := keyvalOf(n, false)
+	k, err := keyvalOf(n, forComms)
 	if err == nil {
 		f.get(c.attributes, k, to, flag)
 	}
@@ -186,7 +196,7 @@ func mpiCommDeleteAttr(_ *frame, c *comm, n int) error {
 	if n >= c_TAG_UB && n <= c_WIN_MODEL {
 		return wrong(c_ERR_KEYVAL, "the attribute is MPI's own")
 	}
-	k, err := keyvalOf(n, false)
+	k, err := keyvalOf(n, forComms)
 	if err != nil {
 		return err
 	}
@@ -200,7 +210,7 @@ func mpiAttrGet(f *frame, c *comm, n int, to, flag ptr) error {
 func mpiAttrDelete(f *frame, c *comm, n int) error { return mpiCommDeleteAttr(f, c, n) }
 
 func mpiTypeSetAttr(_ *frame, t *datatype, n int, value ptr) error {
-	k, err := keyvalOf(n, true)
+	k, err := keyvalOf(n, forTypes)
 	if err != nil {
 		return err
 	}
@@ -211,7 +221,7 @@ func mpiTypeGetAttr(f *frame, t *datatype, n int, to, flag ptr) error {
 	if to == nil || flag == nil {
 		return errNull
 	}
-	k, err := keyvalOf(n, true)
+	k, err := keyvalOf(n, forTypes)
 	if err == nil {
 		f.get(t.attributes, k, to, flag)
 	}
@@ -219,7 +229,7 @@ func mpiTypeGetAttr(f *frame, t *datatype, n int, to, flag ptr) error {
 }
 
 func mpiTypeDeleteAttr(_ *frame, t *datatype, n int) error {
-	k, err := keyvalOf(n, true)
+	k, err := keyvalOf(n, forTypes)
 	if err != nil {
 		return err
 	}

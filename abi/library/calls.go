@@ -13,6 +13,19 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiAbort(f, a0, a1))
 		}
+	case 7:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.datatype(6)
+		a7 := f.op(7)
+		a8 := f.win(8)
+		if f.err == nil {
+			f.failed(mpiAccumulate(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+		}
 	case 8:
 		a0 := f.ptr(0)
 		if f.err == nil {
@@ -439,7 +452,7 @@ func dispatch(f *frame, number int) {
 			f.failed(mpiCommGetInfo(f, a0, a1))
 		}
 	case 71:
-		a0 := f.comm(0)
+		a0 := f.word(0)
 		a1 := f.ptr(1)
 		a2 := f.ptr(2)
 		if f.err == nil {
@@ -543,6 +556,17 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiCommTestInter(f, a0, a1))
 		}
+	case 92:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.datatype(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.win(6)
+		if f.err == nil {
+			f.failed(mpiCompareAndSwap(f, a0, a1, a2, a3, a4, a5, a6))
+		}
 	case 93:
 		a0 := f.int(0)
 		a1 := f.int(1)
@@ -636,6 +660,17 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiExscanInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
+	case 105:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		a2 := f.datatype(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.op(5)
+		a6 := f.win(6)
+		if f.err == nil {
+			f.failed(mpiFetchAndOp(f, a0, a1, a2, a3, a4, a5, a6))
+		}
 	case 167:
 		if f.err == nil {
 			f.failed(mpiFinalize(f))
@@ -698,6 +733,34 @@ func dispatch(f *frame, number int) {
 		a10 := f.ptr(10)
 		if f.err == nil {
 			f.failed(mpiGathervInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10))
+		}
+	case 174:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.datatype(6)
+		a7 := f.win(7)
+		if f.err == nil {
+			f.failed(mpiGet(f, a0, a1, a2, a3, a4, a5, a6, a7))
+		}
+	case 175:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.ptr(3)
+		a4 := f.int(4)
+		a5 := f.datatype(5)
+		a6 := f.int(6)
+		a7 := f.int(7)
+		a8 := f.int(8)
+		a9 := f.datatype(9)
+		a10 := f.op(10)
+		a11 := f.win(11)
+		if f.err == nil {
+			f.failed(mpiGetAccumulate(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11))
 		}
 	case 176:
 		a0 := f.ptr(0)
@@ -1575,10 +1638,36 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiProbe(f, a0, a1, a2, a3))
 		}
+	case 295:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.datatype(6)
+		a7 := f.win(7)
+		if f.err == nil {
+			f.failed(mpiPut(f, a0, a1, a2, a3, a4, a5, a6, a7))
+		}
 	case 296:
 		a0 := f.ptr(0)
 		if f.err == nil {
 			f.failed(mpiQueryThread(f, a0))
+		}
+	case 297:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.datatype(6)
+		a7 := f.op(7)
+		a8 := f.win(8)
+		a9 := f.ptr(9)
+		if f.err == nil {
+			f.failed(mpiRaccumulate(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
 		}
 	case 298:
 		a0 := f.ptr(0)
@@ -1690,6 +1779,49 @@ func dispatch(f *frame, number int) {
 		a2 := f.ptr(2)
 		if f.err == nil {
 			f.failed(mpiRequestGetStatus(f, a0, a1, a2))
+		}
+	case 318:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.datatype(6)
+		a7 := f.win(7)
+		a8 := f.ptr(8)
+		if f.err == nil {
+			f.failed(mpiRget(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+		}
+	case 319:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.ptr(3)
+		a4 := f.int(4)
+		a5 := f.datatype(5)
+		a6 := f.int(6)
+		a7 := f.int(7)
+		a8 := f.int(8)
+		a9 := f.datatype(9)
+		a10 := f.op(10)
+		a11 := f.win(11)
+		a12 := f.ptr(12)
+		if f.err == nil {
+			f.failed(mpiRgetAccumulate(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12))
+		}
+	case 320:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.datatype(6)
+		a7 := f.win(7)
+		a8 := f.ptr(8)
+		if f.err == nil {
+			f.failed(mpiRput(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 321:
 		a0 := f.ptr(0)
@@ -2098,7 +2230,7 @@ func dispatch(f *frame, number int) {
 			f.failed(mpiTypeGetExtentX(f, a0, a1, a2))
 		}
 	case 445:
-		a0 := f.datatype(0)
+		a0 := f.word(0)
 		a1 := f.ptr(1)
 		a2 := f.ptr(2)
 		if f.err == nil {
@@ -2208,6 +2340,247 @@ func dispatch(f *frame, number int) {
 		a4 := f.ptr(4)
 		if f.err == nil {
 			f.failed(mpiWaitsome(f, a0, a1, a2, a3, a4))
+		}
+	case 464:
+		a0 := f.int(0)
+		a1 := f.int(1)
+		a2 := f.info(2)
+		a3 := f.comm(3)
+		a4 := f.ptr(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiWinAllocate(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 465:
+		a0 := f.int(0)
+		a1 := f.int(1)
+		a2 := f.info(2)
+		a3 := f.comm(3)
+		a4 := f.ptr(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiWinAllocateShared(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 466:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		if f.err == nil {
+			f.failed(mpiWinAttach(f, a0, a1, a2))
+		}
+	case 467:
+		a0 := f.win(0)
+		a1 := f.int(1)
+		if f.err == nil {
+			f.failed(mpiWinCallErrhandler(f, a0, a1))
+		}
+	case 468:
+		a0 := f.win(0)
+		if f.err == nil {
+			f.failed(mpiWinComplete(f, a0))
+		}
+	case 469:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.int(2)
+		a3 := f.info(3)
+		a4 := f.comm(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiWinCreate(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 470:
+		a0 := f.info(0)
+		a1 := f.comm(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiWinCreateDynamic(f, a0, a1, a2))
+		}
+	case 471:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiWinCreateErrhandler(f, a0, a1))
+		}
+	case 472:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		if f.err == nil {
+			f.failed(mpiWinCreateKeyval(f, a0, a1, a2, a3))
+		}
+	case 473:
+		a0 := f.win(0)
+		a1 := f.int(1)
+		if f.err == nil {
+			f.failed(mpiWinDeleteAttr(f, a0, a1))
+		}
+	case 474:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiWinDetach(f, a0, a1))
+		}
+	case 475:
+		a0 := f.int(0)
+		a1 := f.win(1)
+		if f.err == nil {
+			f.failed(mpiWinFence(f, a0, a1))
+		}
+	case 476:
+		a0 := f.int(0)
+		a1 := f.win(1)
+		if f.err == nil {
+			f.failed(mpiWinFlush(f, a0, a1))
+		}
+	case 477:
+		a0 := f.win(0)
+		if f.err == nil {
+			f.failed(mpiWinFlushAll(f, a0))
+		}
+	case 478:
+		a0 := f.int(0)
+		a1 := f.win(1)
+		if f.err == nil {
+			f.failed(mpiWinFlushLocal(f, a0, a1))
+		}
+	case 479:
+		a0 := f.win(0)
+		if f.err == nil {
+			f.failed(mpiWinFlushLocalAll(f, a0))
+		}
+	case 480:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiWinFree(f, a0))
+		}
+	case 481:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiWinFreeKeyval(f, a0))
+		}
+	case 483:
+		a0 := f.win(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		if f.err == nil {
+			f.failed(mpiWinGetAttr(f, a0, a1, a2, a3))
+		}
+	case 484:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiWinGetErrhandler(f, a0, a1))
+		}
+	case 485:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiWinGetGroup(f, a0, a1))
+		}
+	case 486:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiWinGetInfo(f, a0, a1))
+		}
+	case 487:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiWinGetName(f, a0, a1, a2))
+		}
+	case 488:
+		a0 := f.int(0)
+		a1 := f.int(1)
+		a2 := f.int(2)
+		a3 := f.win(3)
+		if f.err == nil {
+			f.failed(mpiWinLock(f, a0, a1, a2, a3))
+		}
+	case 489:
+		a0 := f.int(0)
+		a1 := f.win(1)
+		if f.err == nil {
+			f.failed(mpiWinLockAll(f, a0, a1))
+		}
+	case 490:
+		a0 := f.group(0)
+		a1 := f.int(1)
+		a2 := f.win(2)
+		if f.err == nil {
+			f.failed(mpiWinPost(f, a0, a1, a2))
+		}
+	case 491:
+		a0 := f.win(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiWinSetAttr(f, a0, a1, a2))
+		}
+	case 492:
+		a0 := f.win(0)
+		a1 := f.errhandler(1)
+		if f.err == nil {
+			f.failed(mpiWinSetErrhandler(f, a0, a1))
+		}
+	case 493:
+		a0 := f.win(0)
+		a1 := f.info(1)
+		if f.err == nil {
+			f.failed(mpiWinSetInfo(f, a0, a1))
+		}
+	case 494:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiWinSetName(f, a0, a1))
+		}
+	case 495:
+		a0 := f.win(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiWinSharedQuery(f, a0, a1, a2, a3, a4))
+		}
+	case 496:
+		a0 := f.group(0)
+		a1 := f.int(1)
+		a2 := f.win(2)
+		if f.err == nil {
+			f.failed(mpiWinStart(f, a0, a1, a2))
+		}
+	case 497:
+		a0 := f.win(0)
+		if f.err == nil {
+			f.failed(mpiWinSync(f, a0))
+		}
+	case 498:
+		a0 := f.win(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiWinTest(f, a0, a1))
+		}
+	case 500:
+		a0 := f.int(0)
+		a1 := f.win(1)
+		if f.err == nil {
+			f.failed(mpiWinUnlock(f, a0, a1))
+		}
+	case 501:
+		a0 := f.win(0)
+		if f.err == nil {
+			f.failed(mpiWinUnlockAll(f, a0))
+		}
+	case 502:
+		a0 := f.win(0)
+		if f.err == nil {
+			f.failed(mpiWinWait(f, a0))
 		}
 	}
 }

@@ -7,10 +7,10 @@ import "github.com/gorun-mpi/gorun/rank"
 // A comm is MPI_Comm. Its errors go to its handler, not to package rank's.
 type comm struct {
 	*rank.Comm
-	handle  uintptr
-	handler *errhandler
-	named   bool // MPI's own
-	hints   *info
+	owner
+	named    bool // MPI's own
+	weighted bool // a graph's edges have weights, also where there are none
+	hints    *info
 	attributes
 }
 
@@ -34,8 +34,8 @@ func commOf(h uintptr) *comm {
 
 // predefine makes MPI_COMM_WORLD and MPI_COMM_SELF.
 func predefine(w *rank.World) {
-	world = &comm{Comm: w.Comm(), handle: c_COMM_WORLD, handler: fatal, named: true}
-	self = &comm{Comm: w.Self(), handle: c_COMM_SELF, handler: fatal, named: true}
+	world = &comm{Comm: w.Comm(), owner: owner{c_COMM_WORLD, fatal}, named: true}
+	self = &comm{Comm: w.Self(), owner: owner{c_COMM_SELF, fatal}, named: true}
 	world.SetName("MPI_COMM_WORLD")
 	self.SetName("MPI_COMM_SELF")
 	tell(c_COMM_WORLD, world.Rank(), world.Size())
@@ -52,7 +52,7 @@ func (f *frame) enterComm(to ptr, from *comm, c *rank.Comm, err error) error {
 		return nil
 	}
 	h, slot := comms.enter()
-	fresh := &comm{Comm: c, handle: h}
+	fresh := &comm{Comm: c, owner: owner{handle: h}}
 	fresh.setHandler(from.handler)
 	c.SetName("")
 	*slot = fresh
@@ -118,14 +118,14 @@ func (f *frame) duplicate(c *comm, hints *info, to ptr) error {
 		return err
 	}
 	fresh := commOf(f.handleAt(to))
-	fresh.attributes, fresh.hints = copies, hints
+	fresh.attributes, fresh.hints, fresh.weighted = copies, hints, c.weighted
 	return nil
 }
 
 func mpiCommDup(f *frame, c *comm, to ptr) error { return f.duplicate(c, c.hints.copy(), to) }
 
 func mpiCommDupWithInfo(f *frame, c *comm, hints *info, to ptr) error {
-	return f.duplicate(c, hints.copy(), to)
+	return f.duplicate(c, hints.known(commHints), to)
 }
 
 func (f *frame) startDuplicate(c *comm, hints *info, to, request ptr) error {
@@ -144,7 +144,7 @@ func (f *frame) startDuplicate(c *comm, hints *info, to, request ptr) error {
 		return err
 	}
 	fresh := commOf(f.handleAt(to))
-	fresh.attributes, fresh.hints = copies, hints
+	fresh.attributes, fresh.hints, fresh.weighted = copies, hints, c.weighted
 	return f.to(request, c).started(q, nil)
 }
 
@@ -153,7 +153,7 @@ func mpiCommIdup(f *frame, c *comm, to, request ptr) error {
 }
 
 func mpiCommIdupWithInfo(f *frame, c *comm, hints *info, to, request ptr) error {
-	return f.startDuplicate(c, hints.copy(), to, request)
+	return f.startDuplicate(c, hints.known(commHints), to, request)
 }
 
 func mpiCommSplit(f *frame, c *comm, color, key int, to ptr) error {
@@ -216,7 +216,7 @@ func (f *frame) end(at ptr, disconnect bool) error {
 	if c == nil {
 		return badHandle(c_ERR_COMM, "communicator", h)
 	}
-	f.on = c
+	f.on = &c.owner
 	if c.named {
 		return wrong(c_ERR_COMM, "%s cannot be freed", c.Name())
 	}
@@ -233,8 +233,7 @@ func (f *frame) end(at ptr, disconnect bool) error {
 	comms.leave(h)
 	f.putHandle(at, c_COMM_NULL)
 	if err != nil {
-		code := raise(c, names[f.number], err)
-		_ = code
+		raise(&c.owner, names[f.number], err)
 	}
 	c.handler.uses--
 	c.handler.drop()
@@ -253,13 +252,22 @@ func mpiCommSetName(_ *frame, c *comm, name ptr) error {
 	return nil
 }
 
-func mpiCommGetName(f *frame, c *comm, to, length ptr) error {
+func mpiCommGetName(f *frame, h uintptr, to, length ptr) error {
+	c := commOf(h)
+	if h == c_COMM_NULL {
+		f.putText(to, length, c_MAX_OBJECT_NAME, "MPI_COMM_NULL")
+		return nil
+	}
+	if c == nil {
+		return badHandle(c_ERR_COMM, "communicator", h)
+	}
+	f.on = &c.owner
 	f.putText(to, length, c_MAX_OBJECT_NAME, c.Name())
 	return nil
 }
 
 func mpiCommSetInfo(_ *frame, c *comm, hints *info) error {
-	c.hints = hints.copy()
+	c.hints = hints.known(commHints)
 	return nil
 }
 
@@ -274,7 +282,7 @@ func mpiCommGetParent(f *frame, to ptr) error {
 }
 
 func mpiIntercommCreate(f *frame, local *comm, leader int, peerAt uintptr, remote, tag int, to ptr) error {
-	f.on = local
+	f.on = &local.owner
 	switch {
 	case to == nil:
 		return errNull

@@ -63,7 +63,7 @@ func codeOf(err error) int {
 type errhandler struct {
 	handle   uintptr
 	function ptr
-	uses     int // communicators that have it
+	uses     int // owners that have it
 	freed    bool
 }
 
@@ -91,15 +91,15 @@ func errhandlerOf(h uintptr) *errhandler {
 
 // raise gives an error to the handler of a communicator, and returns its code. Errors of no communicator go to
 // MPI_COMM_SELF's handler where the program has set one, else to that of MPI_COMM_WORLD.
-func raise(on *comm, name string, err error) int {
+func raise(on *owner, name string, err error) int {
 	code := codeOf(err)
 	if on == nil {
-		if on = self; on == nil || on.handler == fatal {
-			on = world
+		if world == nil {
+			abort(code, name+": "+err.Error())
 		}
-	}
-	if on == nil {
-		abort(code, name+": "+err.Error())
+		if on = &self.owner; on.handler == fatal {
+			on = &world.owner
+		}
 	}
 	switch h := on.handler; h {
 	case returning:
@@ -147,10 +147,16 @@ func mpiErrhandlerFree(f *frame, at ptr) error {
 	return nil
 }
 
-func (c *comm) setHandler(e *errhandler) {
-	old := c.handler
+// An owner has errors: a communicator or a window, with its handler.
+type owner struct {
+	handle  uintptr
+	handler *errhandler
+}
+
+func (o *owner) setHandler(e *errhandler) {
+	old := o.handler
 	e.uses++
-	c.handler = e
+	o.handler = e
 	if old != nil {
 		old.uses--
 		old.drop()
@@ -170,7 +176,7 @@ func mpiCommGetErrhandler(f *frame, c *comm, to ptr) error {
 }
 
 func mpiCommCallErrhandler(_ *frame, c *comm, code int) error {
-	raise(c, "MPI_Comm_call_errhandler", &mistake{code, errorText(code)})
+	raise(&c.owner, "MPI_Comm_call_errhandler", &mistake{code, errorText(code)})
 	return nil
 }
 

@@ -22,9 +22,9 @@ type frame struct {
 	number int                 // the line in functions.txt
 	large  bool                // lists of counts and displacements are of MPI_Count and MPI_Aint
 	err    error
-	on     *comm // whose error handler err goes to; nil: the world's
-	at     ptr   // where the handle of the call's request goes
-	whose  *comm // whose errors are the request's
+	on     *owner // whose error handler err goes to; nil: the world's
+	at     ptr    // where the handle of the call's request goes
+	whose  *owner // whose errors are the request's
 }
 
 func (f *frame) bad(err error) {
@@ -48,9 +48,20 @@ func (f *frame) comm(i int) *comm {
 	c := commOf(f.words[i])
 	if c == nil {
 		f.bad(badHandle(c_ERR_COMM, "communicator", f.words[i]))
+		return nil
 	}
-	f.on = c
+	f.on = &c.owner
 	return c
+}
+
+func (f *frame) win(i int) *window {
+	w := windowOf(f.words[i])
+	if w == nil {
+		f.bad(badHandle(c_ERR_WIN, "window", f.words[i]))
+		return nil
+	}
+	f.on = &w.owner
+	return w
 }
 
 // lazyType is a datatype that may not be looked at; it is nil for a bad one.

@@ -73,6 +73,19 @@ func (n *info) copy() *info {
 	return fresh
 }
 
+// The hints of MPI's that objects keep; they change nothing.
+var (
+	commHints   = []string{"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length", "mpi_assert_allow_overtaking", "mpi_assert_strict_start_ordering"}
+	windowHints = []string{"no_locks", "accumulate_ordering", "accumulate_ops", "mpi_accumulate_granularity", "same_size", "same_disp_unit", "alloc_shared_noncontig"}
+)
+
+// known is a copy of those pairs whose keys MPI knows: others are ignored.
+func (n *info) known(keys []string) *info {
+	fresh := n.copy()
+	fresh.pairs = slices.DeleteFunc(fresh.pairs, func(p pair) bool { return !slices.Contains(keys, p.key) })
+	return fresh
+}
+
 func (f *frame) putInfo(to ptr, n *info) {
 	h, slot := infos.enter()
 	*slot, n.handle = n, h

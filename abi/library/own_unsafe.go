@@ -27,6 +27,7 @@ const (
 	ownAppnum
 	ownLastCode
 	ownUniverse
+	ownHost
 	ownThere // bits of those that are there
 )
 
@@ -69,9 +70,41 @@ func ownAttribute(keyval int) (at ptr, own_ bool) {
 			return nil, true
 		}
 	case c_HOST:
-		return nil, true
+		i = ownHost
+		own.values[i] = c_PROC_NULL
 	default:
 		return nil, false
 	}
 	return unsafe.Pointer(&own.values[i]), true
+}
+
+// An aboutWindow is memory of C with what a window's own attributes say.
+type aboutWindow struct {
+	size                int64
+	unit, flavor, model int32
+}
+
+func newAbout(size, unit, flavor int) *aboutWindow {
+	a := (*aboutWindow)(C.calloc(1, C.size_t(unsafe.Sizeof(aboutWindow{}))))
+	a.size, a.unit, a.flavor, a.model = int64(size), int32(unit), int32(flavor), c_WIN_UNIFIED
+	return a
+}
+
+func (a *aboutWindow) free() { C.free(unsafe.Pointer(a)) }
+
+// ownAttribute is the value of an attribute of MPI's own: the address of the memory, or of a number.
+func (w *window) ownAttribute(keyval int) (ptr, bool) {
+	switch keyval {
+	case c_WIN_BASE:
+		return w.base, true
+	case c_WIN_SIZE:
+		return ptr(&w.about.size), true
+	case c_WIN_DISP_UNIT:
+		return ptr(&w.about.unit), true
+	case c_WIN_CREATE_FLAVOR:
+		return ptr(&w.about.flavor), true
+	case c_WIN_MODEL:
+		return ptr(&w.about.model), true
+	}
+	return nil, false
 }

@@ -14,7 +14,7 @@ import (
 type request struct {
 	rank.Request
 	handle     uintptr
-	on         *comm
+	on         *owner
 	persistent bool
 	active     bool
 	general    *rank.General
@@ -25,7 +25,7 @@ var requests = newTable[request](kindRequest)
 
 // to says where the handle of the call's request goes, and whose errors are the request's.
 func (f *frame) to(at ptr, c *comm) *frame {
-	f.at, f.whose = at, c
+	f.at, f.whose = at, &c.owner
 	return f
 }
 

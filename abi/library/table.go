@@ -22,6 +22,7 @@ const (
 	kindInfo
 	kindErrhandler
 	kindKeyval
+	kindWindow
 )
 
 // A table has the objects of a kind. Places are given again in the order in which they became free, and only when there are

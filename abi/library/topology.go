@@ -310,7 +310,7 @@ func mpiDistGraphCreateAdjacent(f *frame, c *comm, in int, sources, inWeights pt
 		return errNull
 	}
 	d, err := c.DistGraphCreateAdjacent(never, from, a, into, b, reorder != 0)
-	return f.enterComm(to, c, d, err)
+	return f.enterGraph(to, c, d, err, address(inWeights) != c_UNWEIGHTED)
 }
 
 func mpiDistGraphCreate(f *frame, c *comm, n int, sources, degrees, dests, weightsAt ptr, _ *info, reorder int, to ptr) error {
@@ -334,17 +334,25 @@ func mpiDistGraphCreate(f *frame, c *comm, n int, sources, degrees, dests, weigh
 		return errNull
 	}
 	d, err := c.DistGraphCreate(never, from, counts, into, w, reorder != 0)
-	return f.enterComm(to, c, d, err)
+	return f.enterGraph(to, c, d, err, address(weightsAt) != c_UNWEIGHTED)
+}
+
+// enterGraph is enterComm for a graph with or without weights.
+func (f *frame) enterGraph(to ptr, from *comm, d *rank.Comm, err error, weighted bool) error {
+	if err = f.enterComm(to, from, d, err); err == nil && d != nil {
+		commOf(f.handleAt(to)).weighted = weighted
+	}
+	return err
 }
 
 func mpiDistGraphNeighborsCount(f *frame, c *comm, in, out, weighted ptr) error {
-	from, w, to, _, err := c.DistGraphNeighbors()
+	from, _, to, _, err := c.DistGraphNeighbors()
 	if err != nil {
 		return err
 	}
 	f.put(in, len(from))
 	f.put(out, len(to))
-	f.putBool(weighted, w != nil)
+	f.putBool(weighted, c.weighted)
 	return nil
 }
 

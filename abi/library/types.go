@@ -4,6 +4,7 @@ package main
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -89,6 +90,18 @@ func opaque(n int) *rank.Datatype {
 	return t
 }
 
+// longPair is a long double and an int, with the padding of C's struct.
+func longPair() *rank.Datatype {
+	t, err := rank.StructOf([]int{1, 1}, []int{0, 16}, []*rank.Datatype{opaque(16), rank.TypeInt32})
+	if err == nil {
+		t, err = rank.Resized(t, 0, 32)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
 func pairType[V int16 | int32 | int64 | float32 | float64]() *rank.Datatype {
 	t, err := rank.TypeFor[rank.Pair[V]]()
 	if err != nil {
@@ -115,7 +128,7 @@ func init() {
 		{c_COMPLEX, "MPI_COMPLEX", rank.TypeComplex64}, {c_DOUBLE_PRECISION, "MPI_DOUBLE_PRECISION", rank.TypeFloat64},
 		{c_DOUBLE_COMPLEX, "MPI_DOUBLE_COMPLEX", rank.TypeComplex128}, {c_CHARACTER, "MPI_CHARACTER", rank.TypeUint8},
 		{c_LONG_DOUBLE, "MPI_LONG_DOUBLE", opaque(16)}, {c_C_LONG_DOUBLE_COMPLEX, "MPI_C_LONG_DOUBLE_COMPLEX", opaque(32)},
-		{c_CXX_LONG_DOUBLE_COMPLEX, "MPI_CXX_LONG_DOUBLE_COMPLEX", opaque(32)}, {c_LONG_DOUBLE_INT, "MPI_LONG_DOUBLE_INT", opaque(32)},
+		{c_CXX_LONG_DOUBLE_COMPLEX, "MPI_CXX_LONG_DOUBLE_COMPLEX", opaque(32)}, {c_LONG_DOUBLE_INT, "MPI_LONG_DOUBLE_INT", longPair()},
 		{c_C_BOOL, "MPI_C_BOOL", rank.TypeBool}, {c_CXX_BOOL, "MPI_CXX_BOOL", rank.TypeBool}, {c_WCHAR, "MPI_WCHAR", rank.TypeInt32},
 		{c_INT8_T, "MPI_INT8_T", rank.TypeInt8}, {c_UINT8_T, "MPI_UINT8_T", rank.TypeUint8}, {c_CHAR, "MPI_CHAR", rank.TypeInt8},
 		{c_SIGNED_CHAR, "MPI_SIGNED_CHAR", rank.TypeInt8}, {c_UNSIGNED_CHAR, "MPI_UNSIGNED_CHAR", rank.TypeUint8},
@@ -276,7 +289,7 @@ func mpiTypeIndexed(f *frame, count int, lengths, displs ptr, old *datatype, to 
 	if err := listed(count, l, d); err != nil {
 		return err
 	}
-	t, err := rank.Indexed(l, d, old.Datatype)
+	t, err := rank.Indexed(l, placed(l, d), old.Datatype)
 	return f.build(to, recipe{combiner: c_COMBINER_INDEXED, ints: join([]int{count}, l, d), types: []*datatype{old}}, t, err)
 }
 
@@ -285,7 +298,7 @@ func mpiTypeCreateHindexed(f *frame, count int, lengths, displs ptr, old *dataty
 	if err := listed(count, l, d); err != nil {
 		return err
 	}
-	t, err := rank.Hindexed(l, d, old.Datatype)
+	t, err := rank.Hindexed(l, placed(l, d), old.Datatype)
 	return f.build(to, recipe{combiner: c_COMBINER_HINDEXED, ints: join([]int{count}, l), longs: d, types: []*datatype{old}}, t, err)
 }
 
@@ -322,7 +335,7 @@ func mpiTypeCreateStruct(f *frame, count int, lengths, displs, list, to ptr) err
 	if err != nil {
 		return err
 	}
-	t, err := rank.StructOf(l, d, cores)
+	t, err := rank.StructOf(l, placed(l, d), cores)
 	return f.build(to, recipe{combiner: c_COMBINER_STRUCT, ints: join([]int{count}, l), longs: d, types: olds}, t, err)
 }
 
@@ -347,6 +360,20 @@ func listed(n int, lengths, displs []int) error {
 		return err
 	}
 	return checkList(displs, n, 0)
+}
+
+// placed are displacements of which those of empty blocks, which may be any number, are 0.
+func placed(lengths, displs []int) []int {
+	list := displs
+	for i, n := range lengths {
+		if n == 0 {
+			if &list[0] == &displs[0] {
+				list = slices.Clone(displs)
+			}
+			list[i] = 0
+		}
+	}
+	return list
 }
 
 func join(lists ...[]int) (all []int) {
@@ -501,7 +528,15 @@ func mpiTypeSetName(_ *frame, t *datatype, name ptr) error {
 	return nil
 }
 
-func mpiTypeGetName(f *frame, t *datatype, to, length ptr) error {
+func mpiTypeGetName(f *frame, h uintptr, to, length ptr) error {
+	t := typeOf(h)
+	if h == c_DATATYPE_NULL {
+		f.putText(to, length, c_MAX_OBJECT_NAME, "MPI_DATATYPE_NULL")
+		return nil
+	}
+	if t == nil {
+		return badHandle(c_ERR_TYPE, "datatype", h)
+	}
 	f.putText(to, length, c_MAX_OBJECT_NAME, t.name)
 	return nil
 }

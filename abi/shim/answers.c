@@ -92,6 +92,27 @@ int PMPI_Get_version(int *version, int *subversion) {
 	return MPI_SUCCESS;
 }
 
+int PMPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) {
+	(void)info;
+	void *mem = size < 0 ? NULL : aligned_alloc(64, ((size_t)size + 127) & ~(size_t)63);
+	if (mem == NULL)
+		return MPI_ERR_NO_MEM;
+	memcpy(baseptr, &mem, sizeof mem);
+	return MPI_SUCCESS;
+}
+
+int PMPI_Free_mem(void *base) {
+	free(base);
+	return MPI_SUCCESS;
+}
+
+int PMPI_Status_get_source(const MPI_Status *status, int *source) { return *source = status->MPI_SOURCE, MPI_SUCCESS; }
+int PMPI_Status_get_tag(const MPI_Status *status, int *tag) { return *tag = status->MPI_TAG, MPI_SUCCESS; }
+int PMPI_Status_get_error(const MPI_Status *status, int *error) { return *error = status->MPI_ERROR, MPI_SUCCESS; }
+int PMPI_Status_set_source(MPI_Status *status, int source) { return status->MPI_SOURCE = source, MPI_SUCCESS; }
+int PMPI_Status_set_tag(MPI_Status *status, int tag) { return status->MPI_TAG = tag, MPI_SUCCESS; }
+int PMPI_Status_set_error(MPI_Status *status, int error) { return status->MPI_ERROR = error, MPI_SUCCESS; }
+
 int PMPI_Pcontrol(const int level, ...) {
 	(void)level;
 	return MPI_SUCCESS;

@@ -16,9 +16,9 @@ int PMPI_Abi_set_fortran_info(MPI_Info info) { (void)info; missing("MPI_Abi_set_
 #pragma weak MPI_Abort = PMPI_Abort
 int PMPI_Abort(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(6, a); }
 #pragma weak MPI_Accumulate = PMPI_Accumulate
-int PMPI_Accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; missing("MPI_Accumulate"); }
+int PMPI_Accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(7, a); }
 #pragma weak MPI_Accumulate_c = PMPI_Accumulate_c
-int PMPI_Accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; missing("MPI_Accumulate_c"); }
+int PMPI_Accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(7 | LARGE, a); }
 #pragma weak MPI_Add_error_class = PMPI_Add_error_class
 int PMPI_Add_error_class(int *errorclass) { const word a[] = {(word)errorclass}; return enter(8, a); }
 #pragma weak MPI_Add_error_code = PMPI_Add_error_code
@@ -44,7 +44,6 @@ int PMPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendty
 #pragma weak MPI_Allgatherv_init_c = PMPI_Allgatherv_init_c
 int PMPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(16 | LARGE, a); }
 #pragma weak MPI_Alloc_mem = PMPI_Alloc_mem
-int PMPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) { (void)size; (void)info; (void)baseptr; missing("MPI_Alloc_mem"); }
 #pragma weak MPI_Allreduce = PMPI_Allreduce
 int PMPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(18, a); }
 #pragma weak MPI_Allreduce_c = PMPI_Allreduce_c
@@ -224,7 +223,7 @@ int PMPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, 
 int PMPI_Comm_test_inter(MPI_Comm comm, int *flag) { const word a[] = {(word)comm, (word)flag}; return enter(90, a); }
 #pragma weak MPI_Comm_toint = PMPI_Comm_toint
 #pragma weak MPI_Compare_and_swap = PMPI_Compare_and_swap
-int PMPI_Compare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) { (void)origin_addr; (void)compare_addr; (void)result_addr; (void)datatype; (void)target_rank; (void)target_disp; (void)win; missing("MPI_Compare_and_swap"); }
+int PMPI_Compare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) { const word a[] = {(word)origin_addr, (word)compare_addr, (word)result_addr, (word)datatype, (word)target_rank, (word)target_disp, (word)win}; return enter(92, a); }
 #pragma weak MPI_Dims_create = PMPI_Dims_create
 int PMPI_Dims_create(int nnodes, int ndims, int dims[]) { const word a[] = {(word)nnodes, (word)ndims, (word)dims}; return enter(93, a); }
 #pragma weak MPI_Dist_graph_create = PMPI_Dist_graph_create
@@ -252,7 +251,7 @@ int PMPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype
 #pragma weak MPI_Exscan_init_c = PMPI_Exscan_init_c
 int PMPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(104 | LARGE, a); }
 #pragma weak MPI_Fetch_and_op = PMPI_Fetch_and_op
-int PMPI_Fetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) { (void)origin_addr; (void)result_addr; (void)datatype; (void)target_rank; (void)target_disp; (void)op; (void)win; missing("MPI_Fetch_and_op"); }
+int PMPI_Fetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)result_addr, (word)datatype, (word)target_rank, (word)target_disp, (word)op, (word)win}; return enter(105, a); }
 #pragma weak MPI_File_call_errhandler = PMPI_File_call_errhandler
 int PMPI_File_call_errhandler(MPI_File fh, int errorcode) { (void)fh; (void)errorcode; missing("MPI_File_call_errhandler"); }
 #pragma weak MPI_File_close = PMPI_File_close
@@ -436,7 +435,6 @@ int PMPI_Finalize(void) { const word a[] = {0}; return enter(167, a); }
 #pragma weak MPI_Finalized = PMPI_Finalized
 int PMPI_Finalized(int *flag) { const word a[] = {(word)flag}; return enter(168, a); }
 #pragma weak MPI_Free_mem = PMPI_Free_mem
-int PMPI_Free_mem(void *base) { (void)base; missing("MPI_Free_mem"); }
 #pragma weak MPI_Gather = PMPI_Gather
 int PMPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(170, a); }
 #pragma weak MPI_Gather_c = PMPI_Gather_c
@@ -454,13 +452,13 @@ int PMPI_Gatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
 #pragma weak MPI_Gatherv_init_c = PMPI_Gatherv_init_c
 int PMPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(173 | LARGE, a); }
 #pragma weak MPI_Get = PMPI_Get
-int PMPI_Get(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; missing("MPI_Get"); }
+int PMPI_Get(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(174, a); }
 #pragma weak MPI_Get_c = PMPI_Get_c
-int PMPI_Get_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; missing("MPI_Get_c"); }
+int PMPI_Get_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(174 | LARGE, a); }
 #pragma weak MPI_Get_accumulate = PMPI_Get_accumulate
-int PMPI_Get_accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)result_addr; (void)result_count; (void)result_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; missing("MPI_Get_accumulate"); }
+int PMPI_Get_accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(175, a); }
 #pragma weak MPI_Get_accumulate_c = PMPI_Get_accumulate_c
-int PMPI_Get_accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)result_addr; (void)result_count; (void)result_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; missing("MPI_Get_accumulate_c"); }
+int PMPI_Get_accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(175 | LARGE, a); }
 #pragma weak MPI_Get_address = PMPI_Get_address
 int PMPI_Get_address(const void *location, MPI_Aint *address) { const word a[] = {(word)location, (word)address}; return enter(176, a); }
 #pragma weak MPI_Get_count = PMPI_Get_count
@@ -788,15 +786,15 @@ int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Data
 #pragma weak MPI_Publish_name = PMPI_Publish_name
 int PMPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; missing("MPI_Publish_name"); }
 #pragma weak MPI_Put = PMPI_Put
-int PMPI_Put(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; missing("MPI_Put"); }
+int PMPI_Put(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(295, a); }
 #pragma weak MPI_Put_c = PMPI_Put_c
-int PMPI_Put_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; missing("MPI_Put_c"); }
+int PMPI_Put_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(295 | LARGE, a); }
 #pragma weak MPI_Query_thread = PMPI_Query_thread
 int PMPI_Query_thread(int *provided) { const word a[] = {(word)provided}; return enter(296, a); }
 #pragma weak MPI_Raccumulate = PMPI_Raccumulate
-int PMPI_Raccumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; (void)request; missing("MPI_Raccumulate"); }
+int PMPI_Raccumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(297, a); }
 #pragma weak MPI_Raccumulate_c = PMPI_Raccumulate_c
-int PMPI_Raccumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; (void)request; missing("MPI_Raccumulate_c"); }
+int PMPI_Raccumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(297 | LARGE, a); }
 #pragma weak MPI_Recv = PMPI_Recv
 int PMPI_Recv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)status}; return enter(298, a); }
 #pragma weak MPI_Recv_c = PMPI_Recv_c
@@ -856,17 +854,17 @@ int PMPI_Request_get_status_any(int count, const MPI_Request array_of_requests[]
 int PMPI_Request_get_status_some(int incount, const MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { (void)incount; (void)array_of_requests; (void)outcount; (void)array_of_indices; (void)array_of_statuses; missing("MPI_Request_get_status_some"); }
 #pragma weak MPI_Request_toint = PMPI_Request_toint
 #pragma weak MPI_Rget = PMPI_Rget
-int PMPI_Rget(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; (void)request; missing("MPI_Rget"); }
+int PMPI_Rget(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(318, a); }
 #pragma weak MPI_Rget_c = PMPI_Rget_c
-int PMPI_Rget_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; (void)request; missing("MPI_Rget_c"); }
+int PMPI_Rget_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(318 | LARGE, a); }
 #pragma weak MPI_Rget_accumulate = PMPI_Rget_accumulate
-int PMPI_Rget_accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)result_addr; (void)result_count; (void)result_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; (void)request; missing("MPI_Rget_accumulate"); }
+int PMPI_Rget_accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(319, a); }
 #pragma weak MPI_Rget_accumulate_c = PMPI_Rget_accumulate_c
-int PMPI_Rget_accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)result_addr; (void)result_count; (void)result_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)op; (void)win; (void)request; missing("MPI_Rget_accumulate_c"); }
+int PMPI_Rget_accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(319 | LARGE, a); }
 #pragma weak MPI_Rput = PMPI_Rput
-int PMPI_Rput(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; (void)request; missing("MPI_Rput"); }
+int PMPI_Rput(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(320, a); }
 #pragma weak MPI_Rput_c = PMPI_Rput_c
-int PMPI_Rput_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { (void)origin_addr; (void)origin_count; (void)origin_datatype; (void)target_rank; (void)target_disp; (void)target_count; (void)target_datatype; (void)win; (void)request; missing("MPI_Rput_c"); }
+int PMPI_Rput_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(320 | LARGE, a); }
 #pragma weak MPI_Rsend = PMPI_Rsend
 int PMPI_Rsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(321, a); }
 #pragma weak MPI_Rsend_c = PMPI_Rsend_c
@@ -962,11 +960,8 @@ int PMPI_Start(MPI_Request *request) { const word a[] = {(word)request}; return 
 #pragma weak MPI_Startall = PMPI_Startall
 int PMPI_Startall(int count, MPI_Request array_of_requests[]) { const word a[] = {(word)count, (word)array_of_requests}; return enter(352, a); }
 #pragma weak MPI_Status_get_error = PMPI_Status_get_error
-int PMPI_Status_get_error(const MPI_Status *status, int *error) { (void)status; (void)error; missing("MPI_Status_get_error"); }
 #pragma weak MPI_Status_get_source = PMPI_Status_get_source
-int PMPI_Status_get_source(const MPI_Status *status, int *source) { (void)status; (void)source; missing("MPI_Status_get_source"); }
 #pragma weak MPI_Status_get_tag = PMPI_Status_get_tag
-int PMPI_Status_get_tag(const MPI_Status *status, int *tag) { (void)status; (void)tag; missing("MPI_Status_get_tag"); }
 #pragma weak MPI_Status_set_cancelled = PMPI_Status_set_cancelled
 int PMPI_Status_set_cancelled(MPI_Status *status, int flag) { const word a[] = {(word)status, (word)flag}; return enter(356, a); }
 #pragma weak MPI_Status_set_elements = PMPI_Status_set_elements
@@ -976,11 +971,8 @@ int PMPI_Status_set_elements_c(MPI_Status *status, MPI_Datatype datatype, MPI_Co
 #pragma weak MPI_Status_set_elements_x = PMPI_Status_set_elements_x
 int PMPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype datatype, MPI_Count count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(358, a); }
 #pragma weak MPI_Status_set_error = PMPI_Status_set_error
-int PMPI_Status_set_error(MPI_Status *status, int error) { (void)status; (void)error; missing("MPI_Status_set_error"); }
 #pragma weak MPI_Status_set_source = PMPI_Status_set_source
-int PMPI_Status_set_source(MPI_Status *status, int source) { (void)status; (void)source; missing("MPI_Status_set_source"); }
 #pragma weak MPI_Status_set_tag = PMPI_Status_set_tag
-int PMPI_Status_set_tag(MPI_Status *status, int tag) { (void)status; (void)tag; missing("MPI_Status_set_tag"); }
 #pragma weak MPI_T_category_changed = PMPI_T_category_changed
 int PMPI_T_category_changed(int *update_number) { (void)update_number; missing("MPI_T_category_changed"); }
 #pragma weak MPI_T_category_get_categories = PMPI_T_category_get_categories
@@ -1216,88 +1208,88 @@ int PMPI_Waitany(int count, MPI_Request array_of_requests[], int *indx, MPI_Stat
 #pragma weak MPI_Waitsome = PMPI_Waitsome
 int PMPI_Waitsome(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(463, a); }
 #pragma weak MPI_Win_allocate = PMPI_Win_allocate
-int PMPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { (void)size; (void)disp_unit; (void)info; (void)comm; (void)baseptr; (void)win; missing("MPI_Win_allocate"); }
+int PMPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(464, a); }
 #pragma weak MPI_Win_allocate_c = PMPI_Win_allocate_c
-int PMPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { (void)size; (void)disp_unit; (void)info; (void)comm; (void)baseptr; (void)win; missing("MPI_Win_allocate_c"); }
+int PMPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(464 | LARGE, a); }
 #pragma weak MPI_Win_allocate_shared = PMPI_Win_allocate_shared
-int PMPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { (void)size; (void)disp_unit; (void)info; (void)comm; (void)baseptr; (void)win; missing("MPI_Win_allocate_shared"); }
+int PMPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(465, a); }
 #pragma weak MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c
-int PMPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { (void)size; (void)disp_unit; (void)info; (void)comm; (void)baseptr; (void)win; missing("MPI_Win_allocate_shared_c"); }
+int PMPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(465 | LARGE, a); }
 #pragma weak MPI_Win_attach = PMPI_Win_attach
-int PMPI_Win_attach(MPI_Win win, void *base, MPI_Aint size) { (void)win; (void)base; (void)size; missing("MPI_Win_attach"); }
+int PMPI_Win_attach(MPI_Win win, void *base, MPI_Aint size) { const word a[] = {(word)win, (word)base, (word)size}; return enter(466, a); }
 #pragma weak MPI_Win_call_errhandler = PMPI_Win_call_errhandler
-int PMPI_Win_call_errhandler(MPI_Win win, int errorcode) { (void)win; (void)errorcode; missing("MPI_Win_call_errhandler"); }
+int PMPI_Win_call_errhandler(MPI_Win win, int errorcode) { const word a[] = {(word)win, (word)errorcode}; return enter(467, a); }
 #pragma weak MPI_Win_complete = PMPI_Win_complete
-int PMPI_Win_complete(MPI_Win win) { (void)win; missing("MPI_Win_complete"); }
+int PMPI_Win_complete(MPI_Win win) { const word a[] = {(word)win}; return enter(468, a); }
 #pragma weak MPI_Win_create = PMPI_Win_create
-int PMPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { (void)base; (void)size; (void)disp_unit; (void)info; (void)comm; (void)win; missing("MPI_Win_create"); }
+int PMPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)base, (word)size, (word)disp_unit, (word)info, (word)comm, (word)win}; return enter(469, a); }
 #pragma weak MPI_Win_create_c = PMPI_Win_create_c
-int PMPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { (void)base; (void)size; (void)disp_unit; (void)info; (void)comm; (void)win; missing("MPI_Win_create_c"); }
+int PMPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)base, (word)size, (word)disp_unit, (word)info, (word)comm, (word)win}; return enter(469 | LARGE, a); }
 #pragma weak MPI_Win_create_dynamic = PMPI_Win_create_dynamic
-int PMPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) { (void)info; (void)comm; (void)win; missing("MPI_Win_create_dynamic"); }
+int PMPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)info, (word)comm, (word)win}; return enter(470, a); }
 #pragma weak MPI_Win_create_errhandler = PMPI_Win_create_errhandler
-int PMPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler) { (void)win_errhandler_fn; (void)errhandler; missing("MPI_Win_create_errhandler"); }
+int PMPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)win_errhandler_fn, (word)errhandler}; return enter(471, a); }
 #pragma weak MPI_Win_create_keyval = PMPI_Win_create_keyval
-int PMPI_Win_create_keyval(MPI_Win_copy_attr_function *win_copy_attr_fn, MPI_Win_delete_attr_function *win_delete_attr_fn, int *win_keyval, void *extra_state) { (void)win_copy_attr_fn; (void)win_delete_attr_fn; (void)win_keyval; (void)extra_state; missing("MPI_Win_create_keyval"); }
+int PMPI_Win_create_keyval(MPI_Win_copy_attr_function *win_copy_attr_fn, MPI_Win_delete_attr_function *win_delete_attr_fn, int *win_keyval, void *extra_state) { const word a[] = {(word)win_copy_attr_fn, (word)win_delete_attr_fn, (word)win_keyval, (word)extra_state}; return enter(472, a); }
 #pragma weak MPI_Win_delete_attr = PMPI_Win_delete_attr
-int PMPI_Win_delete_attr(MPI_Win win, int win_keyval) { (void)win; (void)win_keyval; missing("MPI_Win_delete_attr"); }
+int PMPI_Win_delete_attr(MPI_Win win, int win_keyval) { const word a[] = {(word)win, (word)win_keyval}; return enter(473, a); }
 #pragma weak MPI_Win_detach = PMPI_Win_detach
-int PMPI_Win_detach(MPI_Win win, const void *base) { (void)win; (void)base; missing("MPI_Win_detach"); }
+int PMPI_Win_detach(MPI_Win win, const void *base) { const word a[] = {(word)win, (word)base}; return enter(474, a); }
 #pragma weak MPI_Win_fence = PMPI_Win_fence
-int PMPI_Win_fence(int assert, MPI_Win win) { (void)assert; (void)win; missing("MPI_Win_fence"); }
+int PMPI_Win_fence(int assert, MPI_Win win) { const word a[] = {(word)assert, (word)win}; return enter(475, a); }
 #pragma weak MPI_Win_flush = PMPI_Win_flush
-int PMPI_Win_flush(int rank, MPI_Win win) { (void)rank; (void)win; missing("MPI_Win_flush"); }
+int PMPI_Win_flush(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(476, a); }
 #pragma weak MPI_Win_flush_all = PMPI_Win_flush_all
-int PMPI_Win_flush_all(MPI_Win win) { (void)win; missing("MPI_Win_flush_all"); }
+int PMPI_Win_flush_all(MPI_Win win) { const word a[] = {(word)win}; return enter(477, a); }
 #pragma weak MPI_Win_flush_local = PMPI_Win_flush_local
-int PMPI_Win_flush_local(int rank, MPI_Win win) { (void)rank; (void)win; missing("MPI_Win_flush_local"); }
+int PMPI_Win_flush_local(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(478, a); }
 #pragma weak MPI_Win_flush_local_all = PMPI_Win_flush_local_all
-int PMPI_Win_flush_local_all(MPI_Win win) { (void)win; missing("MPI_Win_flush_local_all"); }
+int PMPI_Win_flush_local_all(MPI_Win win) { const word a[] = {(word)win}; return enter(479, a); }
 #pragma weak MPI_Win_free = PMPI_Win_free
-int PMPI_Win_free(MPI_Win *win) { (void)win; missing("MPI_Win_free"); }
+int PMPI_Win_free(MPI_Win *win) { const word a[] = {(word)win}; return enter(480, a); }
 #pragma weak MPI_Win_free_keyval = PMPI_Win_free_keyval
-int PMPI_Win_free_keyval(int *win_keyval) { (void)win_keyval; missing("MPI_Win_free_keyval"); }
+int PMPI_Win_free_keyval(int *win_keyval) { const word a[] = {(word)win_keyval}; return enter(481, a); }
 #pragma weak MPI_Win_fromint = PMPI_Win_fromint
 #pragma weak MPI_Win_get_attr = PMPI_Win_get_attr
-int PMPI_Win_get_attr(MPI_Win win, int win_keyval, void *attribute_val, int *flag) { (void)win; (void)win_keyval; (void)attribute_val; (void)flag; missing("MPI_Win_get_attr"); }
+int PMPI_Win_get_attr(MPI_Win win, int win_keyval, void *attribute_val, int *flag) { const word a[] = {(word)win, (word)win_keyval, (word)attribute_val, (word)flag}; return enter(483, a); }
 #pragma weak MPI_Win_get_errhandler = PMPI_Win_get_errhandler
-int PMPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler *errhandler) { (void)win; (void)errhandler; missing("MPI_Win_get_errhandler"); }
+int PMPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler *errhandler) { const word a[] = {(word)win, (word)errhandler}; return enter(484, a); }
 #pragma weak MPI_Win_get_group = PMPI_Win_get_group
-int PMPI_Win_get_group(MPI_Win win, MPI_Group *group) { (void)win; (void)group; missing("MPI_Win_get_group"); }
+int PMPI_Win_get_group(MPI_Win win, MPI_Group *group) { const word a[] = {(word)win, (word)group}; return enter(485, a); }
 #pragma weak MPI_Win_get_info = PMPI_Win_get_info
-int PMPI_Win_get_info(MPI_Win win, MPI_Info *info_used) { (void)win; (void)info_used; missing("MPI_Win_get_info"); }
+int PMPI_Win_get_info(MPI_Win win, MPI_Info *info_used) { const word a[] = {(word)win, (word)info_used}; return enter(486, a); }
 #pragma weak MPI_Win_get_name = PMPI_Win_get_name
-int PMPI_Win_get_name(MPI_Win win, char *win_name, int *resultlen) { (void)win; (void)win_name; (void)resultlen; missing("MPI_Win_get_name"); }
+int PMPI_Win_get_name(MPI_Win win, char *win_name, int *resultlen) { const word a[] = {(word)win, (word)win_name, (word)resultlen}; return enter(487, a); }
 #pragma weak MPI_Win_lock = PMPI_Win_lock
-int PMPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) { (void)lock_type; (void)rank; (void)assert; (void)win; missing("MPI_Win_lock"); }
+int PMPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) { const word a[] = {(word)lock_type, (word)rank, (word)assert, (word)win}; return enter(488, a); }
 #pragma weak MPI_Win_lock_all = PMPI_Win_lock_all
-int PMPI_Win_lock_all(int assert, MPI_Win win) { (void)assert; (void)win; missing("MPI_Win_lock_all"); }
+int PMPI_Win_lock_all(int assert, MPI_Win win) { const word a[] = {(word)assert, (word)win}; return enter(489, a); }
 #pragma weak MPI_Win_post = PMPI_Win_post
-int PMPI_Win_post(MPI_Group group, int assert, MPI_Win win) { (void)group; (void)assert; (void)win; missing("MPI_Win_post"); }
+int PMPI_Win_post(MPI_Group group, int assert, MPI_Win win) { const word a[] = {(word)group, (word)assert, (word)win}; return enter(490, a); }
 #pragma weak MPI_Win_set_attr = PMPI_Win_set_attr
-int PMPI_Win_set_attr(MPI_Win win, int win_keyval, void *attribute_val) { (void)win; (void)win_keyval; (void)attribute_val; missing("MPI_Win_set_attr"); }
+int PMPI_Win_set_attr(MPI_Win win, int win_keyval, void *attribute_val) { const word a[] = {(word)win, (word)win_keyval, (word)attribute_val}; return enter(491, a); }
 #pragma weak MPI_Win_set_errhandler = PMPI_Win_set_errhandler
-int PMPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler) { (void)win; (void)errhandler; missing("MPI_Win_set_errhandler"); }
+int PMPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler) { const word a[] = {(word)win, (word)errhandler}; return enter(492, a); }
 #pragma weak MPI_Win_set_info = PMPI_Win_set_info
-int PMPI_Win_set_info(MPI_Win win, MPI_Info info) { (void)win; (void)info; missing("MPI_Win_set_info"); }
+int PMPI_Win_set_info(MPI_Win win, MPI_Info info) { const word a[] = {(word)win, (word)info}; return enter(493, a); }
 #pragma weak MPI_Win_set_name = PMPI_Win_set_name
-int PMPI_Win_set_name(MPI_Win win, const char *win_name) { (void)win; (void)win_name; missing("MPI_Win_set_name"); }
+int PMPI_Win_set_name(MPI_Win win, const char *win_name) { const word a[] = {(word)win, (word)win_name}; return enter(494, a); }
 #pragma weak MPI_Win_shared_query = PMPI_Win_shared_query
-int PMPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint *size, int *disp_unit, void *baseptr) { (void)win; (void)rank; (void)size; (void)disp_unit; (void)baseptr; missing("MPI_Win_shared_query"); }
+int PMPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint *size, int *disp_unit, void *baseptr) { const word a[] = {(word)win, (word)rank, (word)size, (word)disp_unit, (word)baseptr}; return enter(495, a); }
 #pragma weak MPI_Win_shared_query_c = PMPI_Win_shared_query_c
-int PMPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint *size, MPI_Aint *disp_unit, void *baseptr) { (void)win; (void)rank; (void)size; (void)disp_unit; (void)baseptr; missing("MPI_Win_shared_query_c"); }
+int PMPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint *size, MPI_Aint *disp_unit, void *baseptr) { const word a[] = {(word)win, (word)rank, (word)size, (word)disp_unit, (word)baseptr}; return enter(495 | LARGE, a); }
 #pragma weak MPI_Win_start = PMPI_Win_start
-int PMPI_Win_start(MPI_Group group, int assert, MPI_Win win) { (void)group; (void)assert; (void)win; missing("MPI_Win_start"); }
+int PMPI_Win_start(MPI_Group group, int assert, MPI_Win win) { const word a[] = {(word)group, (word)assert, (word)win}; return enter(496, a); }
 #pragma weak MPI_Win_sync = PMPI_Win_sync
-int PMPI_Win_sync(MPI_Win win) { (void)win; missing("MPI_Win_sync"); }
+int PMPI_Win_sync(MPI_Win win) { const word a[] = {(word)win}; return enter(497, a); }
 #pragma weak MPI_Win_test = PMPI_Win_test
-int PMPI_Win_test(MPI_Win win, int *flag) { (void)win; (void)flag; missing("MPI_Win_test"); }
+int PMPI_Win_test(MPI_Win win, int *flag) { const word a[] = {(word)win, (word)flag}; return enter(498, a); }
 #pragma weak MPI_Win_toint = PMPI_Win_toint
 #pragma weak MPI_Win_unlock = PMPI_Win_unlock
-int PMPI_Win_unlock(int rank, MPI_Win win) { (void)rank; (void)win; missing("MPI_Win_unlock"); }
+int PMPI_Win_unlock(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(500, a); }
 #pragma weak MPI_Win_unlock_all = PMPI_Win_unlock_all
-int PMPI_Win_unlock_all(MPI_Win win) { (void)win; missing("MPI_Win_unlock_all"); }
+int PMPI_Win_unlock_all(MPI_Win win) { const word a[] = {(word)win}; return enter(501, a); }
 #pragma weak MPI_Win_wait = PMPI_Win_wait
-int PMPI_Win_wait(MPI_Win win) { (void)win; missing("MPI_Win_wait"); }
+int PMPI_Win_wait(MPI_Win win) { const word a[] = {(word)win}; return enter(502, a); }
 #pragma weak MPI_Wtick = PMPI_Wtick
 #pragma weak MPI_Wtime = PMPI_Wtime

@@ -580,7 +580,7 @@ static int delete(MPI_Comm c, int k, void *value, void *extra) {
 }
 
 static void attributes(void) {
-	int k, k2, flag;
+	int k, k2, flag; // the value 13 cannot be deleted
 	void *value;
 	MPI_Comm dup, again;
 	copied = deleted = 0;
@@ -606,9 +606,11 @@ static void attributes(void) {
 	MPI_Comm_get_attr(dup, k, &value, &flag);
 	CHECK(flag);
 	CLASS(MPI_Comm_delete_attr(dup, 12345), MPI_ERR_KEYVAL);
-	int stale = k;
 	MPI_Comm_free_keyval(&k);
 	EQUAL(k, MPI_KEYVAL_INVALID);
+	MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &k, NULL);
+	int stale = k;
+	MPI_Comm_free_keyval(&k);
 	CLASS(MPI_Comm_set_attr(W, stale, NULL), MPI_ERR_KEYVAL);
 	MPI_Comm_free_keyval(&k2);
 	MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
@@ -662,6 +664,80 @@ static void topologies(void) {
 	free(index);
 	free(edges);
 	CLASS(MPI_Cart_coords(W, 0, 2, coords), MPI_ERR_TOPOLOGY);
+}
+
+static void windows(void) {
+	MPI_Win w;
+	int *mem, next = (me + 1) % n, before = (me + n - 1) % n, got = -1, one = 1, flag, *unit, *flavor;
+	MPI_Aint *size;
+	void *base;
+	MPI_Win_allocate(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, W, &mem, &w);
+	for (int i = 0; i < 4; i++)
+		mem[i] = 0;
+	MPI_Win_fence(0, w);
+	MPI_Put(&me, 1, MPI_INT, next, 1, 1, MPI_INT, w);
+	MPI_Accumulate(&one, 1, MPI_INT, 0, 3, 1, MPI_INT, MPI_SUM, w);
+	MPI_Win_fence(0, w);
+	EQUAL(mem[1], before);
+	EQUAL(mem[3], me == 0 ? n : 0);
+	MPI_Get(&got, 1, MPI_INT, next, 1, 1, MPI_INT, w);
+	MPI_Win_fence(MPI_MODE_NOSUCCEED, w);
+	EQUAL(got, me);
+	MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w);
+	MPI_Fetch_and_op(&one, &got, MPI_INT, 0, 2, MPI_SUM, w);
+	MPI_Win_unlock(0, w);
+	CHECK(got >= 0 && got < n);
+	MPI_Barrier(W);
+	int zero = 0, other = 100 + me, was = -1;
+	MPI_Win_lock_all(0, w);
+	MPI_Compare_and_swap(&other, &zero, &was, MPI_INT, 0, 0, w);
+	MPI_Win_flush_all(w);
+	MPI_Win_unlock_all(w);
+	int first = was == 0, firsts;
+	MPI_Allreduce(&first, &firsts, 1, MPI_INT, MPI_SUM, W);
+	EQUAL(firsts, 1);
+	MPI_Win_get_attr(w, MPI_WIN_BASE, &base, &flag);
+	CHECK(flag && base == mem);
+	MPI_Win_get_attr(w, MPI_WIN_SIZE, &size, &flag);
+	CHECK(flag && *size == 16);
+	MPI_Win_get_attr(w, MPI_WIN_DISP_UNIT, &unit, &flag);
+	MPI_Win_get_attr(w, MPI_WIN_CREATE_FLAVOR, &flavor, &flag);
+	CHECK(*unit == 4 && *flavor == MPI_WIN_FLAVOR_ALLOCATE);
+	MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN);
+	CLASS(MPI_Put(&me, 1, MPI_INT, n, 1, 1, MPI_INT, w), MPI_ERR_RANK);
+	CLASS(MPI_Win_lock(17, 0, 0, w), MPI_ERR_LOCKTYPE);
+	MPI_Win stale = w;
+	MPI_Win_free(&w);
+	CHECK(w == MPI_WIN_NULL);
+	CLASS(MPI_Win_fence(0, stale), MPI_ERR_WIN);
+	// Memory of the program, and a group of ranks.
+	int own[2] = {-1, -1};
+	MPI_Group all, to, from;
+	MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, W, &w);
+	MPI_Comm_group(W, &all);
+	MPI_Group_incl(all, 1, &next, &to);
+	MPI_Group_incl(all, 1, &before, &from);
+	MPI_Win_post(from, 0, w);
+	MPI_Win_start(to, 0, w);
+	MPI_Put(&me, 1, MPI_INT, next, 4, 1, MPI_INT, w);
+	MPI_Win_complete(w);
+	MPI_Win_wait(w);
+	EQUAL(own[1], before);
+	MPI_Group_free(&all);
+	MPI_Group_free(&to);
+	MPI_Group_free(&from);
+	MPI_Win_free(&w);
+	int *shared, *theirs;
+	MPI_Win_allocate_shared(sizeof(int), sizeof(int), MPI_INFO_NULL, W, &shared, &w);
+	MPI_Win_fence(0, w);
+	*shared = 5 * me;
+	MPI_Win_fence(0, w);
+	MPI_Aint bytes;
+	MPI_Win_shared_query(w, next, &bytes, &flag, &theirs);
+	CHECK(*theirs == 5 * next && bytes == sizeof(int));
+	MPI_Win_fence(0, w);
+	MPI_Win_free(&w);
+	CLASS(MPI_Win_create(NULL, 8, 1, MPI_INFO_NULL, MPI_COMM_NULL, &w), MPI_ERR_COMM);
 }
 
 static void infos(void) {
@@ -795,7 +871,7 @@ static struct {
 } cases[] = {
 	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators},
-	{"attributes", attributes}, {"topologies", topologies}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
+	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };
 
 // end does one of the things that end a job.

@@ -34,13 +34,14 @@ var kinds = map[string]struct{ small, large, decoder string }{
 	"FUNCTION":   {"MPI_User_function *", "MPI_User_function_c *", "ptr"},
 	"CONVERSION": {"MPI_Datarep_conversion_function *", "MPI_Datarep_conversion_function_c *", "ptr"},
 	"TYPE?":      {"MPI_Datatype", "", "lazyType"},
-	"COMM?":      {"MPI_Comm", "", "word"},
+	"COMM?":      {"MPI_Comm", "", "word"},     // nor is this
+	"TYPE=":      {"MPI_Datatype", "", "word"}, // may be null
 }
 
 // handles have kinds for themselves, a pointer to one, a list that is read, and one that is written.
 var handles = map[string]struct{ c, decoder string }{
 	"COMM": {"MPI_Comm", "comm"}, "TYPE": {"MPI_Datatype", "datatype"}, "OP": {"MPI_Op", "op"}, "GROUP": {"MPI_Group", "group"}, "INFO": {"MPI_Info", "info"},
-	"ERRHANDLER": {"MPI_Errhandler", "errhandler"}, "REQUEST": {"MPI_Request", "request"}, "MESSAGE": {"MPI_Message", "int"}, "WIN": {"MPI_Win", "int"},
+	"ERRHANDLER": {"MPI_Errhandler", "errhandler"}, "REQUEST": {"MPI_Request", "request"}, "MESSAGE": {"MPI_Message", "int"}, "WIN": {"MPI_Win", "win"},
 	"FILE": {"MPI_File", "int"}, "SESSION": {"MPI_Session", "int"},
 }
 
