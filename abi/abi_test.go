@@ -91,6 +91,15 @@ func TestChosen(t *testing.T) {
 	}
 }
 
+// TestSteady: calls allocate nothing, or Go's collector would run.
+func TestSteady(t *testing.T) {
+	t.Setenv("GODEBUG", "gctrace=1")
+	out, status := run(t, 2, "--mpi", "gorun", "steady")
+	if n := strings.Count(out, "\ngc "); status != 0 || n > 2 {
+		t.Errorf("status %d; the collector ran %d times, want 2 at most, at the start:\n%s", status, n, out)
+	}
+}
+
 // TestCompiler is what gorun-cc says.
 func TestCompiler(t *testing.T) {
 	dir := build(t)
@@ -125,6 +134,8 @@ func TestEnds(t *testing.T) {
 		{"fatal", 6, "MPI_Send: rank 0 "},
 		{"abort", 7, "MPI_Abort"},
 		{"segfault", 139, "signal 11"},
+		{"signals", 3, "200 signals"},
+		{"fork", 5, "a child of fork cannot call MPI"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, status := run(t, 1, c.name)

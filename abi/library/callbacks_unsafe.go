@@ -3,7 +3,33 @@
 package main
 
 /*
+#include <complex.h>
 #include <stdint.h>
+
+#define EACH(type, expression) \
+	do { \
+		const type *a = (const void *)in; \
+		type *b = (void *)inout; \
+		for (int64_t i = 0; i < n; i++) \
+			b[i] = expression; \
+	} while (0)
+struct long_int {
+	long double value;
+	int where;
+};
+// The numbers are those of mpi.h.
+static void call_long(int op, int sort, uintptr_t in, uintptr_t inout, int64_t n) {
+	switch (sort << 8 | op) {
+	case 0x121: EACH(long double, a[i] + b[i]); break;
+	case 0x122: EACH(long double, a[i] < b[i] ? a[i] : b[i]); break;
+	case 0x123: EACH(long double, a[i] > b[i] ? a[i] : b[i]); break;
+	case 0x124: EACH(long double, a[i] * b[i]); break;
+	case 0x221: EACH(long double complex, a[i] + b[i]); break;
+	case 0x224: EACH(long double complex, a[i] * b[i]); break;
+	case 0x338: EACH(struct long_int, a[i].value < b[i].value || (a[i].value == b[i].value && a[i].where < b[i].where) ? a[i] : b[i]); break;
+	case 0x339: EACH(struct long_int, a[i].value > b[i].value || (a[i].value == b[i].value && a[i].where < b[i].where) ? a[i] : b[i]); break;
+	}
+}
 
 static int call_copy(uintptr_t f, uintptr_t h, int keyval, uintptr_t extra, uintptr_t in, void *out, int *flag) {
 	return ((int (*)(uintptr_t, int, uintptr_t, uintptr_t, void *, int *))f)(h, keyval, extra, in, out, flag);
@@ -55,6 +81,13 @@ func callOp(function ptr, wide bool, in, inout []byte, n int, t uintptr) {
 	} else {
 		C.call_op(C.uintptr_t(uintptr(function)), C.uintptr_t(a), C.uintptr_t(b), C.int(n), C.uintptr_t(t))
 	}
+	runtime.KeepAlive(in)
+	runtime.KeepAlive(inout)
+}
+
+// callLong has inout be in op inout, for n numbers of a sort of long doubles.
+func callLong(op uintptr, of sort, in, inout []byte, n int) {
+	C.call_long(C.int(op), C.int(of-long+1), C.uintptr_t(uintptr(addressOf(in))), C.uintptr_t(uintptr(addressOf(inout))), C.int64_t(n))
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(inout)
 }

@@ -84,8 +84,9 @@ func (f *frame) parts(at, counts, displs ptr, n int, t *datatype) spread {
 			f.bad(wrong(c_ERR_COUNT, "the count for rank %d is %d", i, k))
 			return s
 		}
-		if k == 0 {
-			s.displs[i] = 0 // whatever it was
+		if k == 0 || t != nil && t.size == 0 {
+			end = max(end, k)
+			s.displs[i] = 0 // whatever it was: there is no data
 			continue
 		}
 		if s.displs[i] < 0 {

@@ -46,7 +46,7 @@ func (f *frame) vector(o *operation, at ptr, count int, t *datatype, in bool) ra
 	if in && address(at) == inPlace {
 		return rank.InPlace
 	}
-	b, err := operand(at, count, t, o.function != nil)
+	b, err := operand(at, count, t, o.function != nil || t != nil && t.sort >= long)
 	if err == nil && (o.handle == c_REPLACE || o.handle == c_NO_OP) {
 		err = wrong(c_ERR_OP, "the operation is for windows only")
 	}
@@ -58,35 +58,104 @@ func (f *frame) vector(o *operation, at ptr, count int, t *datatype, in bool) ra
 
 // opOn is the operation on items of a type. Both must be good.
 func (f *frame) opOn(o *operation, t *datatype) rank.Op {
-	if o.function == nil || f.err != nil {
+	switch {
+	case f.err != nil:
 		return o.op
-	}
-	if o.last == t {
+	case o.last == t:
 		return o.on
+	case o.function == nil && t.sort >= long && canLong(o.handle, t.sort):
+		return f.longOp(o, t)
+	case o.function == nil && (t.opaque || !t.fits(o.handle)):
+		f.bad(wrong(c_ERR_OP, "%v is not defined for %s", o.op, t.called()))
+		return o.op
+	case o.function == nil:
+		return o.op
 	}
 	if lb, _ := t.Extent(); lb != 0 || t.at < 0 || t.extent < t.at+t.span {
 		f.bad(wrong(c_ERR_TYPE, "an operation of the program takes no type whose data is outside of its extent, as %s", t.Datatype))
 		return o.op
 	}
 	handle, extent := t.handle, t.extent
-	var room []byte
+	var in, inout scratchpad
 	op, err := rank.OpOn("a function of the program", o.commutative, t.Datatype, func(dst, a, b []byte) {
-		n := len(dst) / extent
-		switch {
-		case addressOf(dst) == addressOf(b):
-		case addressOf(dst) == addressOf(a):
-			room = append(room[:0], b...)
-			callOp(o.function, o.wide, a, room, n, handle)
-			copy(dst, room)
-			return
-		default:
-			copy(dst, b)
-		}
-		callOp(o.function, o.wide, a, dst, n, handle)
+		to := inout.copy(b, extent)
+		callOp(o.function, o.wide, in.aligned(a, extent), to, len(dst)/extent, handle)
+		copy(dst, to)
 	})
 	if err != nil {
 		f.bad(err)
 		return o.op
+	}
+	o.last, o.on = t, op
+	return op
+}
+
+// A scratchpad is memory for operands of functions in C, which take them to be aligned: those that have travelled may begin
+// anywhere. It is as large as the largest so far.
+type scratchpad struct{ mem []byte }
+
+// aligned is b, or a copy of it where C's compiler would expect items of so many bytes elsewhere.
+func (s *scratchpad) aligned(b []byte, extent int) []byte {
+	if uintptr(addressOf(b))%alignment(extent) == 0 {
+		return b
+	}
+	return s.copy(b, extent)
+}
+
+// alignment is the largest that items of some bytes may need.
+func alignment(extent int) uintptr { return min(16, uintptr(extent&-extent)) }
+
+func (s *scratchpad) copy(b []byte, extent int) []byte {
+	if len(s.mem) < len(b)+16 {
+		s.mem = make([]byte, len(b)+16)
+	}
+	from := -uintptr(addressOf(s.mem)) % alignment(extent)
+	return s.mem[from : int(from)+copy(s.mem[from:], b)]
+}
+
+// fits tells whether a named type has an operation of MPI's; what package rank refuses is not looked at.
+func (t *datatype) fits(op uintptr) bool {
+	switch t.sort {
+	case noNumber:
+		return false
+	case bits8:
+		return op == c_BAND || op == c_BOR || op == c_BXOR
+	case truth:
+		return op == c_LAND || op == c_LOR || op == c_LXOR
+	}
+	return true
+}
+
+// called is a type's name, or how it was made.
+func (t *datatype) called() string {
+	if t.name != "" {
+		return t.name
+	}
+	return t.Datatype.String()
+}
+
+// canLong tells whether C calculates with a sort of long doubles.
+func canLong(op uintptr, s sort) bool {
+	switch s {
+	case long:
+		return op >= c_SUM && op <= c_PROD
+	case longComplex:
+		return op == c_SUM || op == c_PROD
+	}
+	return op == c_MINLOC || op == c_MAXLOC
+}
+
+// longOp is an operation of MPI's on long doubles.
+func (f *frame) longOp(o *operation, t *datatype) rank.Op {
+	handle, extent, of := o.handle, t.extent, t.sort
+	var in, inout scratchpad
+	op, err := rank.OpOn(o.op.String()+" of "+t.name, true, t.Datatype, func(dst, a, b []byte) {
+		to := inout.copy(b, extent)
+		callLong(handle, of, in.aligned(a, extent), to, len(dst)/extent)
+		copy(dst, to)
+	})
+	if err != nil {
+		f.bad(err)
 	}
 	o.last, o.on = t, op
 	return op

@@ -24,7 +24,29 @@ type datatype struct {
 	size, extent, at, span int
 	moved                  *rank.Datatype
 	pair                   bool // MINLOC's: combined as it lies, padding and all
+	sort                   sort // of a named type
+	opaque                 bool // it has bytes of a long double, with which package rank does not calculate
 	made                   recipe
+}
+
+// A sort is which operations a named type has.
+type sort int
+
+const (
+	number   sort = iota // those that package rank has
+	noNumber             // none
+	bits8                // bitwise
+	truth                // logical
+	long                 // those of callLong, in C
+	longComplex
+	longWithInt
+)
+
+// sorts are those of the types that are no plain numbers.
+var sorts = map[uintptr]sort{
+	c_CHAR: noNumber, c_CHARACTER: noNumber, c_WCHAR: noNumber, c_PACKED: noNumber, c_BYTE: bits8, c_C_BOOL: truth, c_CXX_BOOL: truth,
+	c_LOGICAL: truth, c_LOGICAL1: truth, c_LOGICAL2: truth, c_LOGICAL4: truth, c_LOGICAL8: truth, c_LONG_DOUBLE: long, c_REAL16: noNumber,
+	c_COMPLEX32: noNumber, c_C_LONG_DOUBLE_COMPLEX: longComplex, c_CXX_LONG_DOUBLE_COMPLEX: longComplex, c_LONG_DOUBLE_INT: longWithInt,
 }
 
 // A recipe is how a type was made, for MPI_Type_get_envelope and MPI_Type_get_contents.
@@ -77,6 +99,8 @@ func basic(h uintptr, name string, t *rank.Datatype) *datatype {
 	}
 	d.handle, d.name, d.named, d.committed = h, name, true, true
 	d.made.combiner = c_COMBINER_NAMED
+	d.sort = sorts[h]
+	d.opaque = d.sort >= long || h == c_REAL16 || h == c_COMPLEX32
 	basicTypes[h] = d
 	return d
 }
@@ -177,7 +201,7 @@ func operand(at ptr, count int, t *datatype, whole bool) (rank.Buffer, error) {
 	case address(at) == inPlace:
 		return rank.Buffer{}, wrong(c_ERR_BUFFER, "MPI_IN_PLACE is not a buffer here")
 	case count == 0 || t.size == 0:
-		return rank.Typed(memory(0, 0), 0, t.moved), nil
+		return rank.Typed(memory(0, 0), count, t.moved), nil
 	}
 	if t.extent < 0 && count > 1 {
 		return backwards(at, count, t)
@@ -225,6 +249,9 @@ func (f *frame) build(to ptr, made recipe, t *rank.Datatype, err error) error {
 	}
 	made.fromCounts = f.large
 	d.made = made
+	for _, old := range made.types {
+		d.opaque = d.opaque || old.opaque
+	}
 	h, slot := types.enter()
 	*slot, d.handle = d, h
 	f.putHandle(to, h)

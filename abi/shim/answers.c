@@ -11,9 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-door_fn volatile door;
+__thread door_fn door;
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static door_fn opened; // under loading
 static volatile struct comm_told comms[COMMS_TOLD];
 
 // Of a process that has no Go: nothing else can be done for it.
@@ -28,24 +29,42 @@ static int in_child(int number, const word *args) {
 	die("a child of fork cannot call MPI; have it start a program (exec)");
 }
 
-static void forked(void) { door = in_child; }
+static void forked(void) { door = opened = in_child; }
+
+// Go's stacks, on which calls run, stay as large as they have become: a handler of a signal that comes meanwhile, and is not for
+// an alternate stack, needs room there. Go reads the setting when it is loaded.
+static void *open_library(char *why, size_t size) {
+	const char *was = getenv("GODEBUG");
+	char *kept = was == NULL ? NULL : strdup(was), with[1024];
+	snprintf(with, sizeof with, "%s%sgcshrinkstackoff=1", kept == NULL ? "" : kept, kept == NULL ? "" : ",");
+	setenv("GODEBUG", with, 1);
+	void *found = loader_open((const void *)load, "libgorun-mpi.so", "gorun_mpi_call", why, size);
+	if (kept == NULL)
+		unsetenv("GODEBUG");
+	else
+		setenv("GODEBUG", kept, 1);
+	free(kept);
+	return found;
+}
 
 door_fn load(void) {
 	char why[4096];
 	pthread_mutex_lock(&loading);
-	door_fn d = door;
-	if (d == NULL) {
-		d = (door_fn)loader_open((const void *)load, "libgorun-mpi.so", "gorun_mpi_call", why, sizeof why);
+	if (opened == NULL) {
+		door_fn d = (door_fn)open_library(why, sizeof why);
 		if (d == NULL)
 			die(why);
 		if (pthread_atfork(NULL, NULL, forked) != 0)
 			die("pthread_atfork failed");
 		word told[] = {(word)comms};
 		d(OPEN, told);
-		door = d;
+		opened = d;
 	}
+	door = opened;
 	pthread_mutex_unlock(&loading);
-	return d;
+	if (door != in_child)
+		door(THREAD, NULL);
+	return door;
 }
 
 void missing(const char *name) {

@@ -15,14 +15,14 @@ typedef intptr_t word;
 enum { LARGE = 1 << 16 };
 
 // What else than a function's number enter takes. OPEN hands over where communicators are told of; MISSING
-// ends the job because of the function with that name.
-enum { OPEN = -1, MISSING = -2 };
+// ends the job because of the function with that name; THREAD says that this thread calls for the first time.
+enum { OPEN = -1, MISSING = -2, THREAD = -3 };
 
-// The library's door, once it is loaded.
+// The library's door, for a thread that has been through it.
 typedef int (*door_fn)(int number, const word *args);
-extern door_fn volatile door;
+extern __thread door_fn door __attribute__((tls_model("initial-exec")));
 
-// load opens the door. It ends the process when the library cannot be had.
+// load opens the door for this thread, and first the library. It ends the process when that cannot be had.
 door_fn load(void);
 
 static inline int enter(int number, const word *args) {

@@ -2,9 +2,13 @@
 // With an argument it does one of those that end the job.
 #include <mpi.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int me, n, failures;
 static const char *name;
@@ -342,6 +346,25 @@ static void reductions(void) {
 	MPI_Allreduce_c(&me, &got, c, MPI_INT, MPI_SUM, W);
 	EQUAL(got, total);
 	CLASS(MPI_Allreduce(&a, &b, 1, MPI_DOUBLE, MPI_BAND, W), MPI_ERR_OP);
+	CLASS(MPI_Allreduce(in, out, 1, MPI_CHAR, MPI_SUM, W), MPI_ERR_OP);
+	CLASS(MPI_Allreduce(in, out, 1, MPI_BYTE, MPI_MAX, W), MPI_ERR_OP);
+	long double x = me + 0.25L, y[2];
+	MPI_Allreduce(&x, y, 1, MPI_LONG_DOUBLE, MPI_SUM, W);
+	CHECK(y[0] == total + n * 0.25L);
+	MPI_Allreduce(&x, y, 1, MPI_LONG_DOUBLE, MPI_MAX, W);
+	CHECK(y[0] == n - 0.75L);
+	CLASS(MPI_Allreduce(&x, y, 1, MPI_LONG_DOUBLE, MPI_BAND, W), MPI_ERR_OP);
+	struct {
+		long double value;
+		int where;
+	} far = {me, me}, found;
+	MPI_Allreduce(&far, &found, 1, MPI_LONG_DOUBLE_INT, MPI_MAXLOC, W);
+	CHECK(found.value == n - 1 && found.where == n - 1);
+	MPI_Datatype two;
+	MPI_Type_contiguous(2, MPI_LONG_DOUBLE, &two);
+	MPI_Type_commit(&two);
+	CLASS(MPI_Allreduce(y, y, 1, two, MPI_SUM, W), MPI_ERR_OP);
+	MPI_Type_free(&two);
 	free(all);
 	free(counts);
 }
@@ -865,6 +888,29 @@ static void many(void) {
 		}
 }
 
+// steady makes many calls of those that programs make most, of which none may allocate: abi_test.go looks at Go's collector.
+static void steady(void) {
+	int next = (me + 1) % n, before = (me + n - 1) % n, in, sum, flag;
+	double a[64] = {0}, b[64];
+	MPI_Request q[2];
+	MPI_Status st[2];
+	for (int i = 0; i < 20000; i++) {
+		MPI_Irecv(&in, 1, MPI_INT, before, 1, W, &q[0]);
+		MPI_Isend(&i, 1, MPI_INT, next, 1, W, &q[1]);
+		MPI_Waitall(2, q, st);
+		EQUAL(in, i);
+		MPI_Sendrecv(a, 64, MPI_DOUBLE, next, 2, b, 64, MPI_DOUBLE, before, 2, W, st);
+		MPI_Get_count(st, MPI_DOUBLE, &in);
+		MPI_Allreduce(&me, &sum, 1, MPI_INT, MPI_SUM, W);
+		MPI_Bcast(&in, 1, MPI_INT, 0, W);
+		MPI_Iprobe(MPI_ANY_SOURCE, 9, W, &flag, MPI_STATUS_IGNORE);
+		MPI_Irecv(&in, 1, MPI_INT, before, 3, W, &q[0]);
+		MPI_Send(&i, 1, MPI_INT, next, 3, W);
+		for (flag = 0; !flag;)
+			MPI_Test(&q[0], &flag, st);
+	}
+}
+
 static struct {
 	const char *name;
 	void (*run)(void);
@@ -874,6 +920,30 @@ static struct {
 	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };
 
+static volatile int ticks;
+
+// tick needs 64 KiB of whatever stack it runs on.
+static void tick(int signal) {
+	volatile char room[64 << 10];
+	(void)signal;
+	for (unsigned i = 0; i < sizeof room; i += 512)
+		room[i] = 1;
+	ticks++;
+}
+
+// interrupted makes calls while signals come, whose handler is not for an alternate stack.
+static void interrupted(void) {
+	struct sigaction a = {.sa_handler = tick, .sa_flags = SA_RESTART};
+	struct itimerval t = {{0, 1000}, {0, 1000}};
+	sigaction(SIGPROF, &a, NULL);
+	setitimer(ITIMER_PROF, &t, NULL);
+	for (int v = 0; ticks < 200;)
+		MPI_Sendrecv_replace(&v, 1, MPI_INT, 0, 0, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+	printf("200 signals\n");
+	fflush(stdout);
+	exit(3);
+}
+
 // end does one of the things that end a job.
 static void end(const char *how) {
 	if (strcmp(how, "before") == 0)
@@ -881,6 +951,16 @@ static void end(const char *how) {
 	MPI_Init(NULL, NULL);
 	if (strcmp(how, "twice") == 0)
 		MPI_Init(NULL, NULL);
+	if (strcmp(how, "signals") == 0)
+		interrupted();
+	if (strcmp(how, "fork") == 0) {
+		int status = 0;
+		if (fork() == 0)
+			MPI_Barrier(MPI_COMM_WORLD);
+		wait(&status);
+		MPI_Finalize();
+		exit(WEXITSTATUS(status) + 4);
+	}
 	if (strcmp(how, "missing") == 0) {
 		MPI_File f;
 		MPI_File_open(MPI_COMM_WORLD, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &f);
@@ -896,13 +976,19 @@ static void end(const char *how) {
 }
 
 int main(int argc, char **argv) {
-	if (argc > 1)
+	if (argc > 1 && strcmp(argv[1], "steady") != 0)
 		end(argv[1]);
 	MPI_Init(&argc, &argv);
 	W = MPI_COMM_WORLD;
 	MPI_Comm_rank(W, &me);
 	MPI_Comm_size(W, &n);
 	MPI_Comm_set_errhandler(W, MPI_ERRORS_RETURN);
+	if (argc > 1 && strcmp(argv[1], "steady") == 0) {
+		name = "steady";
+		steady();
+		MPI_Finalize();
+		return failures != 0;
+	}
 	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		name = cases[i].name;
 		cases[i].run();
