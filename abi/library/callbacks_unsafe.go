@@ -91,3 +91,19 @@ func callLong(op uintptr, of sort, in, inout []byte, n int) {
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(inout)
 }
+
+func callQuery(function, extra ptr, st *cStatus) int {
+	return int(C.call_query(C.uintptr_t(uintptr(function)), C.uintptr_t(uintptr(extra)), unsafe.Pointer(st)))
+}
+
+func callFree(function, extra ptr) int {
+	return int(C.call_free(C.uintptr_t(uintptr(function)), C.uintptr_t(uintptr(extra))))
+}
+
+func callCancel(function, extra ptr, complete bool) int {
+	flag := C.int(0)
+	if complete {
+		flag = 1
+	}
+	return int(C.call_cancel(C.uintptr_t(uintptr(function)), C.uintptr_t(uintptr(extra)), flag))
+}

@@ -851,6 +851,20 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiGraphdimsGet(f, a0, a1, a2))
 		}
+	case 190:
+		a0 := f.request(0)
+		if f.err == nil {
+			f.failed(mpiGrequestComplete(f, a0))
+		}
+	case 191:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiGrequestStart(f, a0, a1, a2, a3, a4))
+		}
 	case 192:
 		a0 := f.group(0)
 		a1 := f.group(1)
@@ -1630,6 +1644,46 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiPackSize(f, a0, a1, a2, a3))
 		}
+	case 286:
+		a0 := f.request(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiParrived(f, a0, a1, a2))
+		}
+	case 288:
+		a0 := f.int(0)
+		a1 := f.request(1)
+		if f.err == nil {
+			f.failed(mpiPready(f, a0, a1))
+		}
+	case 289:
+		a0 := f.int(0)
+		a1 := f.ptr(1)
+		a2 := f.request(2)
+		if f.err == nil {
+			f.failed(mpiPreadyList(f, a0, a1, a2))
+		}
+	case 290:
+		a0 := f.int(0)
+		a1 := f.int(1)
+		a2 := f.request(2)
+		if f.err == nil {
+			f.failed(mpiPreadyRange(f, a0, a1, a2))
+		}
+	case 291:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.comm(6)
+		a7 := f.info(7)
+		a8 := f.ptr(8)
+		if f.err == nil {
+			f.failed(mpiPrecvInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+		}
 	case 292:
 		a0 := f.int(0)
 		a1 := f.int(1)
@@ -1637,6 +1691,19 @@ func dispatch(f *frame, number int) {
 		a3 := f.ptr(3)
 		if f.err == nil {
 			f.failed(mpiProbe(f, a0, a1, a2, a3))
+		}
+	case 293:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.int(4)
+		a5 := f.int(5)
+		a6 := f.comm(6)
+		a7 := f.info(7)
+		a8 := f.ptr(8)
+		if f.err == nil {
+			f.failed(mpiPsendInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 295:
 		a0 := f.ptr(0)
@@ -1768,6 +1835,21 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiReduceScatterInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
+	case 308:
+		a0 := f.int(0)
+		if f.err == nil {
+			f.failed(mpiRemoveErrorClass(f, a0))
+		}
+	case 309:
+		a0 := f.int(0)
+		if f.err == nil {
+			f.failed(mpiRemoveErrorCode(f, a0))
+		}
+	case 310:
+		a0 := f.int(0)
+		if f.err == nil {
+			f.failed(mpiRemoveErrorString(f, a0))
+		}
 	case 311:
 		a0 := f.ptr(0)
 		if f.err == nil {
@@ -1779,6 +1861,32 @@ func dispatch(f *frame, number int) {
 		a2 := f.ptr(2)
 		if f.err == nil {
 			f.failed(mpiRequestGetStatus(f, a0, a1, a2))
+		}
+	case 314:
+		a0 := f.int(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		if f.err == nil {
+			f.failed(mpiRequestGetStatusAll(f, a0, a1, a2, a3))
+		}
+	case 315:
+		a0 := f.int(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiRequestGetStatusAny(f, a0, a1, a2, a3, a4))
+		}
+	case 316:
+		a0 := f.int(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiRequestGetStatusSome(f, a0, a1, a2, a3, a4))
 		}
 	case 318:
 		a0 := f.ptr(0)

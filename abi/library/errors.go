@@ -182,8 +182,9 @@ func mpiCommCallErrhandler(_ *frame, c *comm, code int) error {
 
 // added is an error class or code of the program; those follow MPI_ERR_LASTCODE.
 type added struct {
-	class int
-	text  string
+	class   int
+	text    string
+	removed bool
 }
 
 const firstAdded = c_ERR_LASTCODE + 1
@@ -199,7 +200,7 @@ func addCode(class int) int {
 
 // known tells whether a code is one of MPI's or an added one.
 func known(code int) bool {
-	return code >= 0 && code <= c_ERR_ABI || code >= firstAdded && code < firstAdded+len(job.codes)
+	return code >= 0 && code <= c_ERR_ABI || code >= firstAdded && code < firstAdded+len(job.codes) && !job.codes[code-firstAdded].removed
 }
 
 func mpiAddErrorClass(f *frame, to ptr) error {
@@ -216,10 +217,53 @@ func mpiAddErrorCode(f *frame, class int, to ptr) error {
 }
 
 func mpiAddErrorString(_ *frame, code int, s ptr) error {
+	if err := own(code); err != nil {
+		return err
+	}
+	job.codes[code-firstAdded].text = text(s)
+	return nil
+}
+
+// own is an error for a code that the program has not added, or has removed.
+func own(code int) error {
 	if code < firstAdded || !known(code) {
 		return wrong(c_ERR_ARG, "the program has not added the error code %d", code)
 	}
-	job.codes[code-firstAdded].text = text(s)
+	return nil
+}
+
+func mpiRemoveErrorString(_ *frame, code int) error {
+	if err := own(code); err != nil {
+		return err
+	}
+	job.codes[code-firstAdded].text = ""
+	return nil
+}
+
+func mpiRemoveErrorCode(_ *frame, code int) error {
+	if err := own(code); err != nil {
+		return err
+	}
+	if job.codes[code-firstAdded].class == code {
+		return wrong(c_ERR_ARG, "%d is an error class", code)
+	}
+	job.codes[code-firstAdded].removed = true
+	return nil
+}
+
+func mpiRemoveErrorClass(_ *frame, class int) error {
+	if err := own(class); err != nil {
+		return err
+	}
+	for i, c := range job.codes {
+		if code := firstAdded + i; c.class == class && !c.removed && code != class {
+			return wrong(c_ERR_ARG, "the error code %d is of this class: remove it first", code)
+		}
+	}
+	if job.codes[class-firstAdded].class != class {
+		return wrong(c_ERR_ARG, "%d is no error class", class)
+	}
+	job.codes[class-firstAdded].removed = true
 	return nil
 }
 

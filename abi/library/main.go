@@ -44,7 +44,7 @@ var job struct {
 var early = func() (list [len(names)]bool) {
 	may := map[string]bool{
 		"MPI_Init": true, "MPI_Init_thread": true, "MPI_Initialized": true, "MPI_Finalized": true, "MPI_Get_library_version": true,
-		"MPI_Error_class": true, "MPI_Error_string": true, "MPI_Add_error_class": true, "MPI_Add_error_code": true, "MPI_Add_error_string": true,
+		"MPI_Remove_error_class": true, "MPI_Remove_error_code": true, "MPI_Remove_error_string": true, "MPI_Error_class": true, "MPI_Error_string": true, "MPI_Add_error_class": true, "MPI_Add_error_code": true, "MPI_Add_error_string": true,
 		"MPI_Info_create": true, "MPI_Info_create_env": true, "MPI_Info_delete": true, "MPI_Info_dup": true, "MPI_Info_free": true, "MPI_Info_get": true,
 		"MPI_Info_get_nkeys": true, "MPI_Info_get_nthkey": true, "MPI_Info_get_string": true, "MPI_Info_get_valuelen": true, "MPI_Info_set": true,
 		"MPI_Comm_create_errhandler": true, "MPI_Errhandler_free": true, "MPI_Comm_create_keyval": true, "MPI_Comm_free_keyval": true,

@@ -16,8 +16,8 @@ import (
 
 func thread() int { return syscall.Gettid() }
 
-// own are the values of MPI's own attributes, of which C gets the addresses.
-var own struct{ values *[8]int32 }
+// ownValues are the values of MPI's own attributes, of which C gets the addresses.
+var ownValues *[8]int32
 
 // The places of values.
 const (
@@ -33,10 +33,10 @@ const (
 
 // attributesOfWorld finds out MPI's own attributes, in memory of C.
 func attributesOfWorld(w *rank.World) {
-	if own.values == nil {
-		own.values = (*[8]int32)(C.calloc(8, 4))
+	if ownValues == nil {
+		ownValues = (*[8]int32)(C.calloc(8, 4))
 	}
-	v := own.values
+	v := ownValues
 	v[ownTagUB], v[ownIO] = rank.MaxTag, int32(w.Comm().Rank())
 	v[ownGlobal] = 0
 	if n, known, err := w.AppNum(never); err == nil && known {
@@ -50,7 +50,7 @@ func attributesOfWorld(w *rank.World) {
 }
 
 // ownAttribute is the address of the value of an attribute of MPI's own, nil where it has none.
-func ownAttribute(keyval int) (at ptr, own_ bool) {
+func ownAttribute(keyval int) (at ptr, mine bool) {
 	i := 0
 	switch keyval {
 	case c_TAG_UB:
@@ -61,21 +61,21 @@ func ownAttribute(keyval int) (at ptr, own_ bool) {
 		i = ownGlobal
 	case c_LASTUSEDCODE:
 		i = ownLastCode
-		own.values[i] = int32(firstAdded + len(job.codes) - 1)
+		ownValues[i] = int32(firstAdded + len(job.codes) - 1)
 	case c_APPNUM, c_UNIVERSE_SIZE:
 		if i = ownAppnum; keyval == c_UNIVERSE_SIZE {
 			i = ownUniverse
 		}
-		if own.values[ownThere]&(1<<i) == 0 {
+		if ownValues[ownThere]&(1<<i) == 0 {
 			return nil, true
 		}
 	case c_HOST:
 		i = ownHost
-		own.values[i] = c_PROC_NULL
+		ownValues[i] = c_PROC_NULL
 	default:
 		return nil, false
 	}
-	return unsafe.Pointer(&own.values[i]), true
+	return unsafe.Pointer(&ownValues[i]), true
 }
 
 // An aboutWindow is memory of C with what a window's own attributes say.

@@ -362,6 +362,11 @@ func mpiCancel(f *frame, at ptr) error {
 	if q == nil {
 		return wrong(c_ERR_REQUEST, "the request is MPI_REQUEST_NULL")
 	}
+	if done := q.general != nil; done {
+		if _, over, err := q.GetStatus(); err != nil || over {
+			return err // it is complete, and there is nothing to cancel
+		}
+	}
 	return q.Cancel()
 }
 

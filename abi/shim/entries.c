@@ -491,9 +491,9 @@ int PMPI_Graph_neighbors_count(MPI_Comm comm, int rank, int *nneighbors) { const
 #pragma weak MPI_Graphdims_get = PMPI_Graphdims_get
 int PMPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges) { const word a[] = {(word)comm, (word)nnodes, (word)nedges}; return enter(189, a); }
 #pragma weak MPI_Grequest_complete = PMPI_Grequest_complete
-int PMPI_Grequest_complete(MPI_Request request) { (void)request; missing("MPI_Grequest_complete"); }
+int PMPI_Grequest_complete(MPI_Request request) { const word a[] = {(word)request}; return enter(190, a); }
 #pragma weak MPI_Grequest_start = PMPI_Grequest_start
-int PMPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request) { (void)query_fn; (void)free_fn; (void)cancel_fn; (void)extra_state; (void)request; missing("MPI_Grequest_start"); }
+int PMPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request) { const word a[] = {(word)query_fn, (word)free_fn, (word)cancel_fn, (word)extra_state, (word)request}; return enter(191, a); }
 #pragma weak MPI_Group_compare = PMPI_Group_compare
 int PMPI_Group_compare(MPI_Group group1, MPI_Group group2, int *result) { const word a[] = {(word)group1, (word)group2, (word)result}; return enter(192, a); }
 #pragma weak MPI_Group_difference = PMPI_Group_difference
@@ -765,24 +765,24 @@ int PMPI_Pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size)
 #pragma weak MPI_Pack_size_c = PMPI_Pack_size_c
 int PMPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count *size) { const word a[] = {(word)incount, (word)datatype, (word)comm, (word)size}; return enter(285 | LARGE, a); }
 #pragma weak MPI_Parrived = PMPI_Parrived
-int PMPI_Parrived(MPI_Request request, int partition, int *flag) { (void)request; (void)partition; (void)flag; missing("MPI_Parrived"); }
+int PMPI_Parrived(MPI_Request request, int partition, int *flag) { const word a[] = {(word)request, (word)partition, (word)flag}; return enter(286, a); }
 #pragma weak MPI_Pcontrol = PMPI_Pcontrol
 #pragma weak MPI_Pready = PMPI_Pready
-int PMPI_Pready(int partition, MPI_Request request) { (void)partition; (void)request; missing("MPI_Pready"); }
+int PMPI_Pready(int partition, MPI_Request request) { const word a[] = {(word)partition, (word)request}; return enter(288, a); }
 #pragma weak MPI_Pready_list = PMPI_Pready_list
-int PMPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request) { (void)length; (void)array_of_partitions; (void)request; missing("MPI_Pready_list"); }
+int PMPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request) { const word a[] = {(word)length, (word)array_of_partitions, (word)request}; return enter(289, a); }
 #pragma weak MPI_Pready_range = PMPI_Pready_range
-int PMPI_Pready_range(int partition_low, int partition_high, MPI_Request request) { (void)partition_low; (void)partition_high; (void)request; missing("MPI_Pready_range"); }
+int PMPI_Pready_range(int partition_low, int partition_high, MPI_Request request) { const word a[] = {(word)partition_low, (word)partition_high, (word)request}; return enter(290, a); }
 #pragma weak MPI_Precv_init = PMPI_Precv_init
-int PMPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { (void)buf; (void)partitions; (void)count; (void)datatype; (void)dest; (void)tag; (void)comm; (void)info; (void)request; missing("MPI_Precv_init"); }
+int PMPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(291, a); }
 #pragma weak MPI_Precv_init_c = PMPI_Precv_init_c
-int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { (void)buf; (void)partitions; (void)count; (void)datatype; (void)dest; (void)tag; (void)comm; (void)info; (void)request; missing("MPI_Precv_init_c"); }
+int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(291 | LARGE, a); }
 #pragma weak MPI_Probe = PMPI_Probe
 int PMPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)status}; return enter(292, a); }
 #pragma weak MPI_Psend_init = PMPI_Psend_init
-int PMPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { (void)buf; (void)partitions; (void)count; (void)datatype; (void)dest; (void)tag; (void)comm; (void)info; (void)request; missing("MPI_Psend_init"); }
+int PMPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(293, a); }
 #pragma weak MPI_Psend_init_c = PMPI_Psend_init_c
-int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { (void)buf; (void)partitions; (void)count; (void)datatype; (void)dest; (void)tag; (void)comm; (void)info; (void)request; missing("MPI_Psend_init_c"); }
+int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(293 | LARGE, a); }
 #pragma weak MPI_Publish_name = PMPI_Publish_name
 int PMPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; missing("MPI_Publish_name"); }
 #pragma weak MPI_Put = PMPI_Put
@@ -836,22 +836,22 @@ int PMPI_Register_datarep(const char *datarep, MPI_Datarep_conversion_function *
 #pragma weak MPI_Register_datarep_c = PMPI_Register_datarep_c
 int PMPI_Register_datarep_c(const char *datarep, MPI_Datarep_conversion_function_c *read_conversion_fn, MPI_Datarep_conversion_function_c *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { (void)datarep; (void)read_conversion_fn; (void)write_conversion_fn; (void)dtype_file_extent_fn; (void)extra_state; missing("MPI_Register_datarep_c"); }
 #pragma weak MPI_Remove_error_class = PMPI_Remove_error_class
-int PMPI_Remove_error_class(int errorclass) { (void)errorclass; missing("MPI_Remove_error_class"); }
+int PMPI_Remove_error_class(int errorclass) { const word a[] = {(word)errorclass}; return enter(308, a); }
 #pragma weak MPI_Remove_error_code = PMPI_Remove_error_code
-int PMPI_Remove_error_code(int errorcode) { (void)errorcode; missing("MPI_Remove_error_code"); }
+int PMPI_Remove_error_code(int errorcode) { const word a[] = {(word)errorcode}; return enter(309, a); }
 #pragma weak MPI_Remove_error_string = PMPI_Remove_error_string
-int PMPI_Remove_error_string(int errorcode) { (void)errorcode; missing("MPI_Remove_error_string"); }
+int PMPI_Remove_error_string(int errorcode) { const word a[] = {(word)errorcode}; return enter(310, a); }
 #pragma weak MPI_Request_free = PMPI_Request_free
 int PMPI_Request_free(MPI_Request *request) { const word a[] = {(word)request}; return enter(311, a); }
 #pragma weak MPI_Request_fromint = PMPI_Request_fromint
 #pragma weak MPI_Request_get_status = PMPI_Request_get_status
 int PMPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) { const word a[] = {(word)request, (word)flag, (word)status}; return enter(313, a); }
 #pragma weak MPI_Request_get_status_all = PMPI_Request_get_status_all
-int PMPI_Request_get_status_all(int count, const MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses) { (void)count; (void)array_of_requests; (void)flag; (void)array_of_statuses; missing("MPI_Request_get_status_all"); }
+int PMPI_Request_get_status_all(int count, const MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses) { const word a[] = {(word)count, (word)array_of_requests, (word)flag, (word)array_of_statuses}; return enter(314, a); }
 #pragma weak MPI_Request_get_status_any = PMPI_Request_get_status_any
-int PMPI_Request_get_status_any(int count, const MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status) { (void)count; (void)array_of_requests; (void)indx; (void)flag; (void)status; missing("MPI_Request_get_status_any"); }
+int PMPI_Request_get_status_any(int count, const MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status) { const word a[] = {(word)count, (word)array_of_requests, (word)indx, (word)flag, (word)status}; return enter(315, a); }
 #pragma weak MPI_Request_get_status_some = PMPI_Request_get_status_some
-int PMPI_Request_get_status_some(int incount, const MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { (void)incount; (void)array_of_requests; (void)outcount; (void)array_of_indices; (void)array_of_statuses; missing("MPI_Request_get_status_some"); }
+int PMPI_Request_get_status_some(int incount, const MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(316, a); }
 #pragma weak MPI_Request_toint = PMPI_Request_toint
 #pragma weak MPI_Rget = PMPI_Rget
 int PMPI_Rget(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(318, a); }

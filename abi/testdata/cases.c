@@ -763,6 +763,64 @@ static void windows(void) {
 	CLASS(MPI_Win_create(NULL, 8, 1, MPI_INFO_NULL, MPI_COMM_NULL, &w), MPI_ERR_COMM);
 }
 
+static int queries, freed;
+
+static int query(void *extra, MPI_Status *st) {
+	queries++;
+	MPI_Status_set_elements(st, MPI_INT, *(int *)extra);
+	MPI_Status_set_cancelled(st, 0);
+	st->MPI_SOURCE = 7;
+	st->MPI_TAG = 8;
+	return MPI_SUCCESS;
+}
+
+static int release(void *extra) {
+	(void)extra;
+	freed++;
+	return MPI_SUCCESS;
+}
+
+static int cancel(void *extra, int complete) {
+	(void)extra, (void)complete;
+	return MPI_SUCCESS;
+}
+
+static void general(void) {
+	int flag, count, items = 5, index, done[2];
+	MPI_Request q, two[2];
+	MPI_Status st, both[2];
+	MPI_Grequest_start(query, release, cancel, &items, &q);
+	MPI_Test(&q, &flag, &st);
+	CHECK(!flag);
+	MPI_Grequest_complete(q);
+	MPI_Wait(&q, &st);
+	MPI_Get_count(&st, MPI_INT, &count);
+	CHECK(count == 5 && st.MPI_SOURCE == 7 && st.MPI_TAG == 8 && queries == 1 && freed == 1);
+	CLASS(MPI_Grequest_complete(MPI_REQUEST_NULL), MPI_ERR_REQUEST);
+	// A message in four parts, twice.
+	int out[8], in[8], next = (me + 1) % n, before = (me + n - 1) % n;
+	MPI_Psend_init(out, 4, 2, MPI_INT, next, 6, W, MPI_INFO_NULL, &two[0]);
+	MPI_Precv_init(in, 4, 2, MPI_INT, before, 6, W, MPI_INFO_NULL, &two[1]);
+	for (int round = 0; round < 2; round++) {
+		MPI_Startall(2, two);
+		for (int i = 0; i < 8; i++)
+			out[i] = 100 * me + i + round;
+		MPI_Pready_range(1, 3, two[0]);
+		MPI_Request_get_status_any(1, two, &index, &flag, &st); // the first part is missing
+		CHECK(!flag);
+		MPI_Pready(0, two[0]);
+		MPI_Waitall(2, two, both);
+		for (int i = 0; i < 8; i++)
+			EQUAL(in[i], 100 * before + i + round);
+	}
+	MPI_Request_get_status_all(2, two, &flag, both);
+	CHECK(flag);
+	MPI_Request_get_status_some(2, two, &count, done, both);
+	EQUAL(count, MPI_UNDEFINED);
+	MPI_Request_free(&two[0]);
+	MPI_Request_free(&two[1]);
+}
+
 static void infos(void) {
 	MPI_Info a, b;
 	char text[64];
@@ -862,9 +920,13 @@ static void mistakes(void) {
 	MPI_Add_error_string(code, "mine");
 	MPI_Error_string(code, text, &len);
 	CHECK(strcmp(text, "mine") == 0);
+	CLASS(MPI_Remove_error_class(class), MPI_ERR_ARG); // it has a code
 	MPI_Comm_call_errhandler(dup, code);
 	EQUAL(handled, 2);
 	EQUAL(handled_class, class);
+	CLASS(MPI_Remove_error_code(code), MPI_SUCCESS);
+	CLASS(MPI_Remove_error_class(class), MPI_SUCCESS);
+	CLASS(MPI_Error_class(code, &v), MPI_ERR_ARG);
 	MPI_Comm_get_errhandler(W, &was);
 	CHECK(was == MPI_ERRORS_RETURN);
 	MPI_Comm_free(&dup);
@@ -917,7 +979,7 @@ static struct {
 } cases[] = {
 	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators},
-	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
+	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };
 
 static volatile int ticks;
