@@ -749,7 +749,7 @@ func dispatch(f *frame, number int) {
 	case 175:
 		a0 := f.ptr(0)
 		a1 := f.int(1)
-		a2 := f.datatype(2)
+		a2 := f.lazyType(2)
 		a3 := f.ptr(3)
 		a4 := f.int(4)
 		a5 := f.datatype(5)
@@ -1904,7 +1904,7 @@ func dispatch(f *frame, number int) {
 	case 319:
 		a0 := f.ptr(0)
 		a1 := f.int(1)
-		a2 := f.datatype(2)
+		a2 := f.lazyType(2)
 		a3 := f.ptr(3)
 		a4 := f.int(4)
 		a5 := f.datatype(5)
@@ -2595,7 +2595,7 @@ func dispatch(f *frame, number int) {
 			f.failed(mpiWinGetInfo(f, a0, a1))
 		}
 	case 487:
-		a0 := f.win(0)
+		a0 := f.word(0)
 		a1 := f.ptr(1)
 		a2 := f.ptr(2)
 		if f.err == nil {

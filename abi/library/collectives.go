@@ -16,7 +16,7 @@ const (
 )
 
 // rooted is the root in package rank's terms, and this rank's side.
-func (f *frame) rooted(c *comm, root int) (int, side) {
+func (c *comm) rooted(f *frame, root int) (int, side) {
 	if !c.IsInter() {
 		if root < 0 || root >= c.Size() {
 			f.bad(wrong(c_ERR_ROOT, "the root is %d in a communicator of %d ranks", root, c.Size()))
@@ -37,6 +37,12 @@ func (f *frame) rooted(c *comm, root int) (int, side) {
 	return root, isLeaf
 }
 
+// rootOf is rooted where both sides do the same.
+func (c *comm) rootOf(f *frame, root int) int {
+	to, _ := c.rooted(f, root)
+	return to
+}
+
 // others is how many ranks a collective is with.
 func (c *comm) others() int {
 	if c.IsInter() {
@@ -46,23 +52,23 @@ func (c *comm) others() int {
 }
 
 // input is what is sent: MPI_IN_PLACE is for intracommunicators.
-func (f *frame) input(c *comm, at ptr, count int, t *datatype) rank.Buffer {
-	if address(at) == inPlace {
+func (c *comm) input(f *frame, o flat) rank.Buffer {
+	if address(o.at) == inPlace {
 		if c.IsInter() {
 			f.bad(wrong(c_ERR_BUFFER, "MPI_IN_PLACE is not for intercommunicators"))
 		}
 		return rank.InPlace
 	}
-	return f.buffer(at, count, t)
+	return f.buffer(o.at, o.count, o.t)
 }
 
 // blocks is a buffer with count items for each of n ranks.
-func (f *frame) blocks(at ptr, count, n int, t *datatype) rank.Buffer {
-	if count < 0 || count > mostBytes/max(n, 1) {
-		f.bad(wrong(c_ERR_COUNT, "the count is %d", count))
+func (f *frame) blocks(o flat, n int) rank.Buffer {
+	if o.count < 0 || o.count > mostBytes/max(n, 1) {
+		f.bad(wrong(c_ERR_COUNT, "the count is %d", o.count))
 		return rank.Buffer{}
 	}
-	return f.buffer(at, count*n, t)
+	return f.buffer(o.at, o.count*n, o.t)
 }
 
 // A spread is a buffer of which each rank has a part of its own.
@@ -72,8 +78,8 @@ type spread struct {
 }
 
 // parts is a buffer with counts and displacements, in items, for n ranks.
-func (f *frame) parts(at, counts, displs ptr, n int, t *datatype) spread {
-	s := spread{counts: f.wide(counts, n), displs: f.wide(displs, n)}
+func (f *frame) parts(o ragged, n int) spread {
+	s := spread{counts: f.wide(o.counts, n), displs: f.wide(o.displs, n)}
 	if n > 0 && (s.counts == nil || s.displs == nil) {
 		f.bad(wrong(c_ERR_ARG, "the counts or the displacements are NULL"))
 		return s
@@ -84,7 +90,7 @@ func (f *frame) parts(at, counts, displs ptr, n int, t *datatype) spread {
 			f.bad(wrong(c_ERR_COUNT, "the count for rank %d is %d", i, k))
 			return s
 		}
-		if k == 0 || t != nil && t.size == 0 {
+		if k == 0 || o.t != nil && o.t.size == 0 {
 			end = max(end, k)
 			s.displs[i] = 0 // whatever it was: there is no data
 			continue
@@ -95,30 +101,27 @@ func (f *frame) parts(at, counts, displs ptr, n int, t *datatype) spread {
 		}
 		end = max(end, s.displs[i]+k)
 	}
-	s.Buffer = f.buffer(at, end, t)
+	s.Buffer = f.buffer(o.at, end, o.t)
 	return s
 }
 
-// lists are the lists of a w form, in C's memory.
-type lists struct{ counts, displs, types ptr }
-
 // each are the buffers of the w forms: displacements are in bytes. in: MPI_IN_PLACE gives nil.
-func (f *frame) each(at ptr, l lists, n int, words, in bool) []rank.Buffer {
-	if in && address(at) == inPlace {
+func (f *frame) each(o each, n int, words, in bool) []rank.Buffer {
+	if in && address(o.at) == inPlace {
 		return nil
 	}
-	list, d := f.wide(l.counts, n), f.wide(l.displs, n)
+	list, d := f.wide(o.counts, n), f.wide(o.displs, n)
 	if words {
-		d = longs(l.displs, n)
+		d = longs(o.displs, n)
 	}
-	handles := handlesAt(l.types, n)
+	handles := handlesAt(o.types, n)
 	if n > 0 && (list == nil || d == nil || handles == nil) {
 		f.bad(wrong(c_ERR_ARG, "the counts, the displacements or the types are NULL"))
 		return nil
 	}
 	all := make([]rank.Buffer, n)
 	for i := range all {
-		all[i] = f.buffer(advance(at, d[i]), list[i], typeOf(handles[i]))
+		all[i] = f.buffer(advance(o.at, d[i]), list[i], typeOf(handles[i]))
 	}
 	return all
 }
@@ -139,9 +142,125 @@ func mpiBarrierInit(f *frame, c *comm, _ *info, request ptr) error {
 	return f.to(request, c).kept(c.BarrierInit())
 }
 
+// What C has of operands: equal blocks, blocks of their own lengths, blocks of their own types, vectors.
+type (
+	flat struct {
+		at    ptr
+		count int
+		t     *datatype
+	}
+	ragged struct {
+		at, counts, displs ptr
+		t                  *datatype
+	}
+	each    struct{ at, counts, displs, types ptr }
+	vectors struct {
+		in, out ptr
+		count   int
+		t       *datatype
+		o       *operation
+	}
+)
+
+func (c *comm) gather(f *frame, s, r flat, root int) (in, out rank.Buffer, to int) {
+	to, side := c.rooted(f, root)
+	if side == isLeaf || side == isRoot && !c.IsInter() {
+		in = c.input(f, s)
+	}
+	if side == isRoot {
+		out = f.blocks(r, c.others())
+	}
+	return in, out, to
+}
+
+func (c *comm) gatherv(f *frame, s flat, r ragged, root int) (in rank.Buffer, out spread, to int) {
+	to, side := c.rooted(f, root)
+	if side == isLeaf || side == isRoot && !c.IsInter() {
+		in = c.input(f, s)
+	}
+	if side == isRoot {
+		out = f.parts(r, c.others())
+	}
+	return in, out, to
+}
+
+func (c *comm) scatter(f *frame, s, r flat, root int) (in, out rank.Buffer, to int) {
+	to, side := c.rooted(f, root)
+	if side == isRoot {
+		in = f.blocks(s, c.others())
+	}
+	if side == isLeaf || side == isRoot && !c.IsInter() {
+		out = c.input(f, r)
+	}
+	return in, out, to
+}
+
+func (c *comm) scatterv(f *frame, s ragged, r flat, root int) (in spread, out rank.Buffer, to int) {
+	to, side := c.rooted(f, root)
+	if side == isRoot {
+		in = f.parts(s, c.others())
+	}
+	if side == isLeaf || side == isRoot && !c.IsInter() {
+		out = c.input(f, r)
+	}
+	return in, out, to
+}
+
+func (c *comm) alltoall(f *frame, s, r flat) (in, out rank.Buffer) {
+	out = f.blocks(r, c.others())
+	if address(s.at) == inPlace && !c.IsInter() {
+		return rank.InPlace, out
+	}
+	return f.blocks(s, c.others()), out
+}
+
+func (c *comm) alltoallv(f *frame, s, r ragged) (in, out spread) {
+	out = f.parts(r, c.others())
+	if address(s.at) == inPlace && !c.IsInter() {
+		return spread{Buffer: rank.InPlace}, out
+	}
+	return f.parts(s, c.others()), out
+}
+
+func (c *comm) reduce(f *frame, v vectors, root int) (in, out rank.Buffer, op rank.Op, to int) {
+	to, side := c.rooted(f, root)
+	if side == isLeaf || side == isRoot && !c.IsInter() {
+		in = f.vector(v.o, v.in, v.count, v.t, side == isRoot)
+	}
+	if side == isRoot {
+		out = f.vector(v.o, v.out, v.count, v.t, false)
+	}
+	return in, out, f.opOn(v.o, v.t), to
+}
+
+// combine are the operands of reductions that all ranks receive from.
+func (c *comm) combine(f *frame, v vectors) (in, out rank.Buffer, op rank.Op) {
+	return f.vector(v.o, v.in, v.count, v.t, !c.IsInter()), f.vector(v.o, v.out, v.count, v.t, false), f.opOn(v.o, v.t)
+}
+
+// reduceScatter are the operands where v.count items are combined, of which this rank receives some.
+func (c *comm) reduceScatter(f *frame, v vectors, own int) (in, out rank.Buffer, op rank.Op) {
+	if address(v.in) == inPlace && !c.IsInter() {
+		return rank.InPlace, f.vector(v.o, v.out, v.count, v.t, false), f.opOn(v.o, v.t)
+	}
+	return f.vector(v.o, v.in, v.count, v.t, false), f.vector(v.o, v.out, own, v.t, false), f.opOn(v.o, v.t)
+}
+
+// reduceScatterv is reduceScatter with a count for each rank.
+func (c *comm) reduceScatterv(f *frame, v vectors, at ptr) (in, out rank.Buffer, counts []int, op rank.Op) {
+	counts = f.wide(at, c.Size())
+	total, err := sum(counts, c.Size())
+	if err != nil {
+		f.bad(err)
+		return in, out, nil, op
+	}
+	v.count = total
+	in, out, op = c.reduceScatter(f, v, counts[c.Rank()])
+	return in, out, counts, op
+}
+
 func mpiBcast(f *frame, buf ptr, count int, t *datatype, root int, c *comm) error {
-	b := f.buffer(buf, count, t)
-	to, _ := f.rooted(c, root)
+	b, to := f.buffer(buf, count, t), c.rootOf(f, root)
 	if f.err != nil {
 		return f.err
 	}
@@ -149,8 +268,7 @@ func mpiBcast(f *frame, buf ptr, count int, t *datatype, root int, c *comm) erro
 }
 
 func mpiIbcast(f *frame, buf ptr, count int, t *datatype, root int, c *comm, request ptr) error {
-	b := f.buffer(buf, count, t)
-	to, _ := f.rooted(c, root)
+	b, to := f.buffer(buf, count, t), c.rootOf(f, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -158,8 +276,7 @@ func mpiIbcast(f *frame, buf ptr, count int, t *datatype, root int, c *comm, req
 }
 
 func mpiBcastInit(f *frame, buf ptr, count int, t *datatype, root int, c *comm, _ *info, request ptr) error {
-	b := f.buffer(buf, count, t)
-	to, _ := f.rooted(c, root)
+	b, to := f.buffer(buf, count, t), c.rootOf(f, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -167,14 +284,7 @@ func mpiBcastInit(f *frame, buf ptr, count int, t *datatype, root int, c *comm, 
 }
 
 func mpiGather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.input(c, sbuf, scount, stype)
-	}
-	if side == isRoot {
-		r = f.blocks(rbuf, rcount, c.others(), rtype)
-	}
+	s, r, to := c.gather(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil {
 		return f.err
 	}
@@ -182,14 +292,7 @@ func mpiGather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount
 }
 
 func mpiIgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.input(c, sbuf, scount, stype)
-	}
-	if side == isRoot {
-		r = f.blocks(rbuf, rcount, c.others(), rtype)
-	}
+	s, r, to := c.gather(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -197,14 +300,7 @@ func mpiIgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcoun
 }
 
 func mpiGatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.input(c, sbuf, scount, stype)
-	}
-	if side == isRoot {
-		r = f.blocks(rbuf, rcount, c.others(), rtype)
-	}
+	s, r, to := c.gather(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -212,15 +308,7 @@ func mpiGatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rc
 }
 
 func mpiGatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, root int, c *comm) error {
-	to, side := f.rooted(c, root)
-	var s rank.Buffer
-	var r spread
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.input(c, sbuf, scount, stype)
-	}
-	if side == isRoot {
-		r = f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
-	}
+	s, r, to := c.gatherv(f, flat{sbuf, scount, stype}, ragged{rbuf, rcounts, rdispls, rtype}, root)
 	if f.err != nil {
 		return f.err
 	}
@@ -228,15 +316,7 @@ func mpiGatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, 
 }
 
 func mpiIgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, root int, c *comm, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s rank.Buffer
-	var r spread
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.input(c, sbuf, scount, stype)
-	}
-	if side == isRoot {
-		r = f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
-	}
+	s, r, to := c.gatherv(f, flat{sbuf, scount, stype}, ragged{rbuf, rcounts, rdispls, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -244,15 +324,7 @@ func mpiIgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts,
 }
 
 func mpiGathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s rank.Buffer
-	var r spread
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.input(c, sbuf, scount, stype)
-	}
-	if side == isRoot {
-		r = f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
-	}
+	s, r, to := c.gatherv(f, flat{sbuf, scount, stype}, ragged{rbuf, rcounts, rdispls, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -260,14 +332,7 @@ func mpiGathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcoun
 }
 
 func mpiScatter(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isRoot {
-		s = f.blocks(sbuf, scount, c.others(), stype)
-	}
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		r = f.input(c, rbuf, rcount, rtype)
-	}
+	s, r, to := c.scatter(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil {
 		return f.err
 	}
@@ -275,14 +340,7 @@ func mpiScatter(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcoun
 }
 
 func mpiIscatter(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isRoot {
-		s = f.blocks(sbuf, scount, c.others(), stype)
-	}
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		r = f.input(c, rbuf, rcount, rtype)
-	}
+	s, r, to := c.scatter(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -290,14 +348,7 @@ func mpiIscatter(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcou
 }
 
 func mpiScatterInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isRoot {
-		s = f.blocks(sbuf, scount, c.others(), stype)
-	}
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		r = f.input(c, rbuf, rcount, rtype)
-	}
+	s, r, to := c.scatter(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -305,15 +356,7 @@ func mpiScatterInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, r
 }
 
 func mpiScatterv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm) error {
-	to, side := f.rooted(c, root)
-	var s spread
-	var r rank.Buffer
-	if side == isRoot {
-		s = f.parts(sbuf, scounts, sdispls, c.others(), stype)
-	}
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		r = f.input(c, rbuf, rcount, rtype)
-	}
+	s, r, to := c.scatterv(f, ragged{sbuf, scounts, sdispls, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil {
 		return f.err
 	}
@@ -321,15 +364,7 @@ func mpiScatterv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf ptr
 }
 
 func mpiIscatterv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s spread
-	var r rank.Buffer
-	if side == isRoot {
-		s = f.parts(sbuf, scounts, sdispls, c.others(), stype)
-	}
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		r = f.input(c, rbuf, rcount, rtype)
-	}
+	s, r, to := c.scatterv(f, ragged{sbuf, scounts, sdispls, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -337,15 +372,7 @@ func mpiIscatterv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf pt
 }
 
 func mpiScattervInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s spread
-	var r rank.Buffer
-	if side == isRoot {
-		s = f.parts(sbuf, scounts, sdispls, c.others(), stype)
-	}
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		r = f.input(c, rbuf, rcount, rtype)
-	}
+	s, r, to := c.scatterv(f, ragged{sbuf, scounts, sdispls, stype}, flat{rbuf, rcount, rtype}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -353,7 +380,7 @@ func mpiScattervInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf
 }
 
 func mpiAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
-	s, r := f.input(c, sbuf, scount, stype), f.blocks(rbuf, rcount, c.others(), rtype)
+	s, r := c.input(f, flat{sbuf, scount, stype}), f.blocks(flat{rbuf, rcount, rtype}, c.others())
 	if f.err != nil {
 		return f.err
 	}
@@ -361,7 +388,7 @@ func mpiAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rco
 }
 
 func mpiIallgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	s, r := f.input(c, sbuf, scount, stype), f.blocks(rbuf, rcount, c.others(), rtype)
+	s, r := c.input(f, flat{sbuf, scount, stype}), f.blocks(flat{rbuf, rcount, rtype}, c.others())
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -369,7 +396,7 @@ func mpiIallgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rc
 }
 
 func mpiAllgatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := f.input(c, sbuf, scount, stype), f.blocks(rbuf, rcount, c.others(), rtype)
+	s, r := c.input(f, flat{sbuf, scount, stype}), f.blocks(flat{rbuf, rcount, rtype}, c.others())
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -377,7 +404,7 @@ func mpiAllgatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr,
 }
 
 func mpiAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
-	s, r := f.input(c, sbuf, scount, stype), f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
+	s, r := c.input(f, flat{sbuf, scount, stype}), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.others())
 	if f.err != nil {
 		return f.err
 	}
@@ -385,7 +412,7 @@ func mpiAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcount
 }
 
 func mpiIallgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	s, r := f.input(c, sbuf, scount, stype), f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
+	s, r := c.input(f, flat{sbuf, scount, stype}), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.others())
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -393,7 +420,7 @@ func mpiIallgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcoun
 }
 
 func mpiAllgathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := f.input(c, sbuf, scount, stype), f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
+	s, r := c.input(f, flat{sbuf, scount, stype}), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.others())
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -401,10 +428,7 @@ func mpiAllgathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rc
 }
 
 func mpiAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
-	s, r := rank.InPlace, f.blocks(rbuf, rcount, c.others(), rtype)
-	if address(sbuf) != inPlace || c.IsInter() {
-		s = f.blocks(sbuf, scount, c.others(), stype)
-	}
+	s, r := c.alltoall(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype})
 	if f.err != nil {
 		return f.err
 	}
@@ -412,10 +436,7 @@ func mpiAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcou
 }
 
 func mpiIalltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	s, r := rank.InPlace, f.blocks(rbuf, rcount, c.others(), rtype)
-	if address(sbuf) != inPlace || c.IsInter() {
-		s = f.blocks(sbuf, scount, c.others(), stype)
-	}
+	s, r := c.alltoall(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -423,10 +444,7 @@ func mpiIalltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rco
 }
 
 func mpiAlltoallInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := rank.InPlace, f.blocks(rbuf, rcount, c.others(), rtype)
-	if address(sbuf) != inPlace || c.IsInter() {
-		s = f.blocks(sbuf, scount, c.others(), stype)
-	}
+	s, r := c.alltoall(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -434,10 +452,7 @@ func mpiAlltoallInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, 
 }
 
 func mpiAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
-	s, r := spread{Buffer: rank.InPlace}, f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
-	if address(sbuf) != inPlace || c.IsInter() {
-		s = f.parts(sbuf, scounts, sdispls, c.others(), stype)
-	}
+	s, r := c.alltoallv(f, ragged{sbuf, scounts, sdispls, stype}, ragged{rbuf, rcounts, rdispls, rtype})
 	if f.err != nil {
 		return f.err
 	}
@@ -445,10 +460,7 @@ func mpiAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, r
 }
 
 func mpiIalltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	s, r := spread{Buffer: rank.InPlace}, f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
-	if address(sbuf) != inPlace || c.IsInter() {
-		s = f.parts(sbuf, scounts, sdispls, c.others(), stype)
-	}
+	s, r := c.alltoallv(f, ragged{sbuf, scounts, sdispls, stype}, ragged{rbuf, rcounts, rdispls, rtype})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -456,10 +468,7 @@ func mpiIalltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, 
 }
 
 func mpiAlltoallvInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := spread{Buffer: rank.InPlace}, f.parts(rbuf, rcounts, rdispls, c.others(), rtype)
-	if address(sbuf) != inPlace || c.IsInter() {
-		s = f.parts(sbuf, scounts, sdispls, c.others(), stype)
-	}
+	s, r := c.alltoallv(f, ragged{sbuf, scounts, sdispls, stype}, ragged{rbuf, rcounts, rdispls, rtype})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -467,7 +476,7 @@ func mpiAlltoallvInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbu
 }
 
 func mpiAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm) error {
-	s, r := f.each(sbuf, lists{scounts, sdispls, stypes}, c.others(), false, true), f.each(rbuf, lists{rcounts, rdispls, rtypes}, c.others(), false, false)
+	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.others(), false, true), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.others(), false, false)
 	if f.err != nil {
 		return f.err
 	}
@@ -475,7 +484,7 @@ func mpiAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, r
 }
 
 func mpiIalltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, request ptr) error {
-	s, r := f.each(sbuf, lists{scounts, sdispls, stypes}, c.others(), false, true), f.each(rbuf, lists{rcounts, rdispls, rtypes}, c.others(), false, false)
+	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.others(), false, true), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.others(), false, false)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -483,7 +492,7 @@ func mpiIalltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, 
 }
 
 func mpiAlltoallwInit(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, _ *info, request ptr) error {
-	s, r := f.each(sbuf, lists{scounts, sdispls, stypes}, c.others(), false, true), f.each(rbuf, lists{rcounts, rdispls, rtypes}, c.others(), false, false)
+	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.others(), false, true), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.others(), false, false)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -491,245 +500,151 @@ func mpiAlltoallwInit(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcount
 }
 
 func mpiReduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, root int, c *comm) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.vector(o, sbuf, count, t, side == isRoot)
-	}
-	if side == isRoot {
-		r = f.vector(o, rbuf, count, t, false)
-	}
-	of := f.opOn(o, t)
+	s, r, op, to := c.reduce(f, vectors{sbuf, rbuf, count, t, o}, root)
 	if f.err != nil {
 		return f.err
 	}
-	return c.Reduce(never, s, r, of, to)
+	return c.Reduce(never, s, r, op, to)
 }
 
 func mpiIreduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, root int, c *comm, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.vector(o, sbuf, count, t, side == isRoot)
-	}
-	if side == isRoot {
-		r = f.vector(o, rbuf, count, t, false)
-	}
-	of := f.opOn(o, t)
+	s, r, op, to := c.reduce(f, vectors{sbuf, rbuf, count, t, o}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).started(c.Ireduce(s, r, of, to))
+	return f.to(request, c).started(c.Ireduce(s, r, op, to))
 }
 
 func mpiReduceInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, root int, c *comm, _ *info, request ptr) error {
-	to, side := f.rooted(c, root)
-	var s, r rank.Buffer
-	if side == isLeaf || side == isRoot && !c.IsInter() {
-		s = f.vector(o, sbuf, count, t, side == isRoot)
-	}
-	if side == isRoot {
-		r = f.vector(o, rbuf, count, t, false)
-	}
-	of := f.opOn(o, t)
+	s, r, op, to := c.reduce(f, vectors{sbuf, rbuf, count, t, o}, root)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).kept(c.ReduceInit(s, r, of, to))
+	return f.to(request, c).kept(c.ReduceInit(s, r, op, to))
 }
 
 func mpiAllreduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
-	s, r, of := f.vector(o, sbuf, count, t, !c.IsInter()), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil {
 		return f.err
 	}
-	return c.Allreduce(never, s, r, of)
+	return c.Allreduce(never, s, r, op)
 }
 
 func mpiIallreduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, of := f.vector(o, sbuf, count, t, !c.IsInter()), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).started(c.Iallreduce(s, r, of))
+	return f.to(request, c).started(c.Iallreduce(s, r, op))
 }
 
 func mpiAllreduceInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, of := f.vector(o, sbuf, count, t, !c.IsInter()), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).kept(c.AllreduceInit(s, r, of))
+	return f.to(request, c).kept(c.AllreduceInit(s, r, op))
 }
 
 func mpiScan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
-	s, r, of := f.vector(o, sbuf, count, t, true), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil {
 		return f.err
 	}
-	return c.Scan(never, s, r, of)
+	return c.Scan(never, s, r, op)
 }
 
 func mpiIscan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, of := f.vector(o, sbuf, count, t, true), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).started(c.Iscan(s, r, of))
+	return f.to(request, c).started(c.Iscan(s, r, op))
 }
 
 func mpiScanInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, of := f.vector(o, sbuf, count, t, true), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).kept(c.ScanInit(s, r, of))
+	return f.to(request, c).kept(c.ScanInit(s, r, op))
 }
 
 func mpiExscan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
-	s, r, of := f.vector(o, sbuf, count, t, true), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil {
 		return f.err
 	}
-	return c.Exscan(never, s, r, of)
+	return c.Exscan(never, s, r, op)
 }
 
 func mpiIexscan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, of := f.vector(o, sbuf, count, t, true), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).started(c.Iexscan(s, r, of))
+	return f.to(request, c).started(c.Iexscan(s, r, op))
 }
 
 func mpiExscanInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, of := f.vector(o, sbuf, count, t, true), f.vector(o, rbuf, count, t, false), f.opOn(o, t)
+	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).kept(c.ExscanInit(s, r, of))
+	return f.to(request, c).kept(c.ExscanInit(s, r, op))
 }
 
 func mpiReduceScatterBlock(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
-	n := c.Size()
-	in := address(sbuf) == inPlace && !c.IsInter()
-	if count < 0 || count > mostBytes/n {
-		return wrong(c_ERR_COUNT, "the count is %d", count)
-	}
-	s, r, of := rank.InPlace, rank.Buffer{}, f.opOn(o, t)
-	if in {
-		r = f.vector(o, rbuf, count*n, t, false)
-	} else {
-		s, r = f.vector(o, sbuf, count*n, t, false), f.vector(o, rbuf, count, t, false)
-	}
+	s, r, op := c.reduceScatter(f, vectors{sbuf, rbuf, all(count, c.Size()), t, o}, count)
 	if f.err != nil {
 		return f.err
 	}
-	return c.ReduceScatterBlock(never, s, r, of)
+	return c.ReduceScatterBlock(never, s, r, op)
 }
 
 func mpiIreduceScatterBlock(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	n := c.Size()
-	in := address(sbuf) == inPlace && !c.IsInter()
-	if count < 0 || count > mostBytes/n {
-		return wrong(c_ERR_COUNT, "the count is %d", count)
-	}
-	s, r, of := rank.InPlace, rank.Buffer{}, f.opOn(o, t)
-	if in {
-		r = f.vector(o, rbuf, count*n, t, false)
-	} else {
-		s, r = f.vector(o, sbuf, count*n, t, false), f.vector(o, rbuf, count, t, false)
-	}
+	s, r, op := c.reduceScatter(f, vectors{sbuf, rbuf, all(count, c.Size()), t, o}, count)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).started(c.IreduceScatterBlock(s, r, of))
+	return f.to(request, c).started(c.IreduceScatterBlock(s, r, op))
 }
 
 func mpiReduceScatterBlockInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	n := c.Size()
-	in := address(sbuf) == inPlace && !c.IsInter()
-	if count < 0 || count > mostBytes/n {
-		return wrong(c_ERR_COUNT, "the count is %d", count)
-	}
-	s, r, of := rank.InPlace, rank.Buffer{}, f.opOn(o, t)
-	if in {
-		r = f.vector(o, rbuf, count*n, t, false)
-	} else {
-		s, r = f.vector(o, sbuf, count*n, t, false), f.vector(o, rbuf, count, t, false)
-	}
+	s, r, op := c.reduceScatter(f, vectors{sbuf, rbuf, all(count, c.Size()), t, o}, count)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).kept(c.ReduceScatterBlockInit(s, r, of))
+	return f.to(request, c).kept(c.ReduceScatterBlockInit(s, r, op))
 }
 
 func mpiReduceScatter(f *frame, sbuf, rbuf, rcounts ptr, t *datatype, o *operation, c *comm) error {
-	counts := ints(rcounts, c.Size())
-	if f.large {
-		counts = longs(rcounts, c.Size())
-	}
-	total, err := sum(counts, c.Size())
-	if err != nil {
-		return err
-	}
-	s, r, of := rank.InPlace, rank.Buffer{}, f.opOn(o, t)
-	if address(sbuf) == inPlace && !c.IsInter() {
-		r = f.vector(o, rbuf, total, t, false)
-	} else {
-		s, r = f.vector(o, sbuf, total, t, false), f.vector(o, rbuf, counts[c.Rank()], t, false)
-	}
+	s, r, counts, op := c.reduceScatterv(f, vectors{sbuf, rbuf, 0, t, o}, rcounts)
 	if f.err != nil {
 		return f.err
 	}
-	return c.ReduceScatter(never, s, r, counts, of)
+	return c.ReduceScatter(never, s, r, counts, op)
 }
 
 func mpiIreduceScatter(f *frame, sbuf, rbuf, rcounts ptr, t *datatype, o *operation, c *comm, request ptr) error {
-	counts := ints(rcounts, c.Size())
-	if f.large {
-		counts = longs(rcounts, c.Size())
-	}
-	total, err := sum(counts, c.Size())
-	if err != nil {
-		return err
-	}
-	s, r, of := rank.InPlace, rank.Buffer{}, f.opOn(o, t)
-	if address(sbuf) == inPlace && !c.IsInter() {
-		r = f.vector(o, rbuf, total, t, false)
-	} else {
-		s, r = f.vector(o, sbuf, total, t, false), f.vector(o, rbuf, counts[c.Rank()], t, false)
-	}
+	s, r, counts, op := c.reduceScatterv(f, vectors{sbuf, rbuf, 0, t, o}, rcounts)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).started(c.IreduceScatter(s, r, counts, of))
+	return f.to(request, c).started(c.IreduceScatter(s, r, counts, op))
 }
 
 func mpiReduceScatterInit(f *frame, sbuf, rbuf, rcounts ptr, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	counts := ints(rcounts, c.Size())
-	if f.large {
-		counts = longs(rcounts, c.Size())
-	}
-	total, err := sum(counts, c.Size())
-	if err != nil {
-		return err
-	}
-	s, r, of := rank.InPlace, rank.Buffer{}, f.opOn(o, t)
-	if address(sbuf) == inPlace && !c.IsInter() {
-		r = f.vector(o, rbuf, total, t, false)
-	} else {
-		s, r = f.vector(o, sbuf, total, t, false), f.vector(o, rbuf, counts[c.Rank()], t, false)
-	}
+	s, r, counts, op := c.reduceScatterv(f, vectors{sbuf, rbuf, 0, t, o}, rcounts)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	return f.to(request, c).kept(c.ReduceScatterInit(s, r, counts, of))
+	return f.to(request, c).kept(c.ReduceScatterInit(s, r, counts, op))
 }
 
 func mpiNeighborAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
-	in, _ := f.neighbours(c)
-	s, r := f.buffer(sbuf, scount, stype), f.blocks(rbuf, rcount, in, rtype)
+	s, r := f.buffer(sbuf, scount, stype), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
 	if f.err != nil {
 		return f.err
 	}
@@ -737,8 +652,7 @@ func mpiNeighborAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf 
 }
 
 func mpiIneighborAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	in, _ := f.neighbours(c)
-	s, r := f.buffer(sbuf, scount, stype), f.blocks(rbuf, rcount, in, rtype)
+	s, r := f.buffer(sbuf, scount, stype), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -746,8 +660,7 @@ func mpiIneighborAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf
 }
 
 func mpiNeighborAllgatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	in, _ := f.neighbours(c)
-	s, r := f.buffer(sbuf, scount, stype), f.blocks(rbuf, rcount, in, rtype)
+	s, r := f.buffer(sbuf, scount, stype), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -755,8 +668,7 @@ func mpiNeighborAllgatherInit(f *frame, sbuf ptr, scount int, stype *datatype, r
 }
 
 func mpiNeighborAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
-	in, _ := f.neighbours(c)
-	s, r := f.buffer(sbuf, scount, stype), f.parts(rbuf, rcounts, rdispls, in, rtype)
+	s, r := f.buffer(sbuf, scount, stype), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
 	if f.err != nil {
 		return f.err
 	}
@@ -764,8 +676,7 @@ func mpiNeighborAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf
 }
 
 func mpiIneighborAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	in, _ := f.neighbours(c)
-	s, r := f.buffer(sbuf, scount, stype), f.parts(rbuf, rcounts, rdispls, in, rtype)
+	s, r := f.buffer(sbuf, scount, stype), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -773,8 +684,7 @@ func mpiIneighborAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbu
 }
 
 func mpiNeighborAllgathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	in, _ := f.neighbours(c)
-	s, r := f.buffer(sbuf, scount, stype), f.parts(rbuf, rcounts, rdispls, in, rtype)
+	s, r := f.buffer(sbuf, scount, stype), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -782,8 +692,7 @@ func mpiNeighborAllgathervInit(f *frame, sbuf ptr, scount int, stype *datatype, 
 }
 
 func mpiNeighborAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
-	in, out := f.neighbours(c)
-	s, r := f.blocks(sbuf, scount, out, stype), f.blocks(rbuf, rcount, in, rtype)
+	s, r := f.blocks(flat{sbuf, scount, stype}, c.destinations(f)), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
 	if f.err != nil {
 		return f.err
 	}
@@ -791,8 +700,7 @@ func mpiNeighborAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf p
 }
 
 func mpiIneighborAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	in, out := f.neighbours(c)
-	s, r := f.blocks(sbuf, scount, out, stype), f.blocks(rbuf, rcount, in, rtype)
+	s, r := f.blocks(flat{sbuf, scount, stype}, c.destinations(f)), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -800,8 +708,7 @@ func mpiIneighborAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf 
 }
 
 func mpiNeighborAlltoallInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	in, out := f.neighbours(c)
-	s, r := f.blocks(sbuf, scount, out, stype), f.blocks(rbuf, rcount, in, rtype)
+	s, r := f.blocks(flat{sbuf, scount, stype}, c.destinations(f)), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -809,8 +716,7 @@ func mpiNeighborAlltoallInit(f *frame, sbuf ptr, scount int, stype *datatype, rb
 }
 
 func mpiNeighborAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
-	in, out := f.neighbours(c)
-	s, r := f.parts(sbuf, scounts, sdispls, out, stype), f.parts(rbuf, rcounts, rdispls, in, rtype)
+	s, r := f.parts(ragged{sbuf, scounts, sdispls, stype}, c.destinations(f)), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
 	if f.err != nil {
 		return f.err
 	}
@@ -818,8 +724,7 @@ func mpiNeighborAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype,
 }
 
 func mpiIneighborAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	in, out := f.neighbours(c)
-	s, r := f.parts(sbuf, scounts, sdispls, out, stype), f.parts(rbuf, rcounts, rdispls, in, rtype)
+	s, r := f.parts(ragged{sbuf, scounts, sdispls, stype}, c.destinations(f)), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -827,8 +732,7 @@ func mpiIneighborAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype
 }
 
 func mpiNeighborAlltoallvInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	in, out := f.neighbours(c)
-	s, r := f.parts(sbuf, scounts, sdispls, out, stype), f.parts(rbuf, rcounts, rdispls, in, rtype)
+	s, r := f.parts(ragged{sbuf, scounts, sdispls, stype}, c.destinations(f)), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -836,8 +740,7 @@ func mpiNeighborAlltoallvInit(f *frame, sbuf, scounts, sdispls ptr, stype *datat
 }
 
 func mpiNeighborAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm) error {
-	in, out := f.neighbours(c)
-	s, r := f.each(sbuf, lists{scounts, sdispls, stypes}, out, true, false), f.each(rbuf, lists{rcounts, rdispls, rtypes}, in, true, false)
+	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.destinations(f), true, false), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.sources(f), true, false)
 	if f.err != nil {
 		return f.err
 	}
@@ -845,8 +748,7 @@ func mpiNeighborAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rc
 }
 
 func mpiIneighborAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, request ptr) error {
-	in, out := f.neighbours(c)
-	s, r := f.each(sbuf, lists{scounts, sdispls, stypes}, out, true, false), f.each(rbuf, lists{rcounts, rdispls, rtypes}, in, true, false)
+	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.destinations(f), true, false), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.sources(f), true, false)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -854,12 +756,19 @@ func mpiIneighborAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, r
 }
 
 func mpiNeighborAlltoallwInit(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, _ *info, request ptr) error {
-	in, out := f.neighbours(c)
-	s, r := f.each(sbuf, lists{scounts, sdispls, stypes}, out, true, false), f.each(rbuf, lists{rcounts, rdispls, rtypes}, in, true, false)
+	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.destinations(f), true, false), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.sources(f), true, false)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
 	return f.to(request, c).kept(c.NeighborAlltoallwInit(s, r))
+}
+
+// all is a count for n ranks; a negative one stays so.
+func all(count, n int) int {
+	if count > mostBytes/n {
+		return mostBytes
+	}
+	return count * n
 }
 
 // sum is the sum of counts for n ranks.

@@ -240,6 +240,14 @@ func mpiRemoveErrorString(_ *frame, code int) error {
 	return nil
 }
 
+// remove forgets a code. The last ones are given again.
+func remove(code int) {
+	job.codes[code-firstAdded].removed = true
+	for n := len(job.codes); n > 0 && job.codes[n-1].removed; n-- {
+		job.codes = job.codes[:n-1]
+	}
+}
+
 func mpiRemoveErrorCode(_ *frame, code int) error {
 	if err := own(code); err != nil {
 		return err
@@ -247,7 +255,7 @@ func mpiRemoveErrorCode(_ *frame, code int) error {
 	if job.codes[code-firstAdded].class == code {
 		return wrong(c_ERR_ARG, "%d is an error class", code)
 	}
-	job.codes[code-firstAdded].removed = true
+	remove(code)
 	return nil
 }
 
@@ -263,7 +271,7 @@ func mpiRemoveErrorClass(_ *frame, class int) error {
 	if job.codes[class-firstAdded].class != class {
 		return wrong(c_ERR_ARG, "%d is no error class", class)
 	}
-	job.codes[class-firstAdded].removed = true
+	remove(class)
 	return nil
 }
 

@@ -72,7 +72,7 @@ func (f *frame) partitioned(at ptr, partitions, count int, t *datatype) rank.Buf
 		f.bad(wrong(c_ERR_ARG, "%d partitions: expected 1 or more", partitions))
 		return rank.Buffer{}
 	}
-	return f.blocks(at, count, partitions, t)
+	return f.blocks(flat{at, count, t}, partitions)
 }
 
 // some is an error for MPI_REQUEST_NULL.

@@ -51,7 +51,7 @@ func attributesOfWorld(w *rank.World) {
 
 // ownAttribute is the address of the value of an attribute of MPI's own, nil where it has none.
 func ownAttribute(keyval int) (at ptr, mine bool) {
-	i := 0
+	var i int
 	switch keyval {
 	case c_TAG_UB:
 		i = ownTagUB

@@ -5,7 +5,7 @@ package main
 import "github.com/gorun-mpi/gorun/rank"
 
 // neighbours are how many ranks a neighbourhood's collective receives from, and sends to.
-func (f *frame) neighbours(c *comm) (in, out int) {
+func (c *comm) neighbours(f *frame) (in, out int) {
 	switch c.Topology() {
 	case rank.Cartesian:
 		dims, _, _, err := c.CartGet()
@@ -22,6 +22,17 @@ func (f *frame) neighbours(c *comm) (in, out int) {
 	}
 	f.bad(wrong(c_ERR_TOPOLOGY, "the communicator has no topology"))
 	return 0, 0
+}
+
+// sources are how many ranks a neighbourhood's collective receives from, destinations how many it sends to.
+func (c *comm) sources(f *frame) int {
+	in, _ := c.neighbours(f)
+	return in
+}
+
+func (c *comm) destinations(f *frame) int {
+	_, out := c.neighbours(f)
+	return out
 }
 
 func bools(at ptr, n int) (list []bool) {

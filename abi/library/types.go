@@ -44,18 +44,17 @@ const (
 
 // sorts are those of the types that are no plain numbers.
 var sorts = map[uintptr]sort{
-	c_CHAR: noNumber, c_CHARACTER: noNumber, c_WCHAR: noNumber, c_PACKED: noNumber, c_BYTE: bits8, c_C_BOOL: truth, c_CXX_BOOL: truth,
+	c_CHARACTER: noNumber, c_WCHAR: noNumber, c_PACKED: noNumber, c_BYTE: bits8, c_C_BOOL: truth, c_CXX_BOOL: truth,
 	c_LOGICAL: truth, c_LOGICAL1: truth, c_LOGICAL2: truth, c_LOGICAL4: truth, c_LOGICAL8: truth, c_LONG_DOUBLE: long, c_REAL16: noNumber,
 	c_COMPLEX32: noNumber, c_C_LONG_DOUBLE_COMPLEX: longComplex, c_CXX_LONG_DOUBLE_COMPLEX: longComplex, c_LONG_DOUBLE_INT: longWithInt,
 }
 
 // A recipe is how a type was made, for MPI_Type_get_envelope and MPI_Type_get_contents.
 type recipe struct {
-	combiner          int
-	ints, longs       []int
-	types             []*datatype
-	counts            []int // of a type that was made by a _c function: what is no int
-	fromCounts, plain bool
+	combiner    int
+	ints, longs []int
+	types       []*datatype
+	fromCounts  bool // by a _c function, whose ints may be no ints
 }
 
 var (
@@ -590,10 +589,7 @@ func mpiTypeGetContents(f *frame, t *datatype, maxInts, maxAddresses, maxTypes i
 	if maxInts < len(m.ints) || maxAddresses < len(m.longs) || maxTypes < len(m.types) {
 		return wrong(c_ERR_ARG, "there are %d ints, %d addresses and %d types, more than the room", len(m.ints), len(m.longs), len(m.types))
 	}
-	for i, v := range intsAt(toInts, len(m.ints)) {
-		_ = v
-		intsAt(toInts, len(m.ints))[i] = int32(m.ints[i])
-	}
+	putInts(toInts, maxInts, m.ints)
 	copyLongs(toAddresses, m.longs)
 	for i, to := 0, handlesAt(toTypes, len(m.types)); i < len(to); i++ {
 		to[i] = m.types[i].again()

@@ -374,6 +374,12 @@ func mpiWinSharedQuery(f *frame, w *window, r int, size, unit, base ptr) error {
 	if f.err != nil {
 		return f.err
 	}
+	if w.Flavor() != rank.FlavorShared {
+		f.putLong(size, 0)
+		f.putWide(unit, w.DispUnit())
+		f.putHandle(base, 0)
+		return nil
+	}
 	mem, err := w.Query(of)
 	if err != nil {
 		return err
@@ -395,7 +401,15 @@ func mpiWinSetName(_ *frame, w *window, name ptr) error {
 	return nil
 }
 
-func mpiWinGetName(f *frame, w *window, to, length ptr) error {
+func mpiWinGetName(f *frame, h uintptr, to, length ptr) error {
+	w := windowOf(h)
+	if h == c_WIN_NULL {
+		f.putText(to, length, c_MAX_OBJECT_NAME, "MPI_WIN_NULL")
+		return nil
+	}
+	if w == nil {
+		return badHandle(c_ERR_WIN, "window", h)
+	}
 	f.putText(to, length, c_MAX_OBJECT_NAME, w.Name())
 	return nil
 }

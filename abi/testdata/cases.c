@@ -346,7 +346,7 @@ static void reductions(void) {
 	MPI_Allreduce_c(&me, &got, c, MPI_INT, MPI_SUM, W);
 	EQUAL(got, total);
 	CLASS(MPI_Allreduce(&a, &b, 1, MPI_DOUBLE, MPI_BAND, W), MPI_ERR_OP);
-	CLASS(MPI_Allreduce(in, out, 1, MPI_CHAR, MPI_SUM, W), MPI_ERR_OP);
+	CLASS(MPI_Allreduce(in, out, 1, MPI_WCHAR, MPI_SUM, W), MPI_ERR_OP);
 	CLASS(MPI_Allreduce(in, out, 1, MPI_BYTE, MPI_MAX, W), MPI_ERR_OP);
 	long double x = me + 0.25L, y[2];
 	MPI_Allreduce(&x, y, 1, MPI_LONG_DOUBLE, MPI_SUM, W);
@@ -692,7 +692,7 @@ static void topologies(void) {
 static void windows(void) {
 	MPI_Win w;
 	int *mem, next = (me + 1) % n, before = (me + n - 1) % n, got = -1, one = 1, flag, *unit, *flavor;
-	MPI_Aint *size;
+	MPI_Aint *size, was_size;
 	void *base;
 	MPI_Win_allocate(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, W, &mem, &w);
 	for (int i = 0; i < 4; i++)
@@ -729,6 +729,12 @@ static void windows(void) {
 	MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN);
 	CLASS(MPI_Put(&me, 1, MPI_INT, n, 1, 1, MPI_INT, w), MPI_ERR_RANK);
 	CLASS(MPI_Win_lock(17, 0, 0, w), MPI_ERR_LOCKTYPE);
+	MPI_Win_lock(MPI_LOCK_SHARED, next, 0, w);
+	MPI_Get_accumulate(NULL, 0, MPI_DATATYPE_NULL, &got, 1, MPI_INT, next, 1, 1, MPI_INT, MPI_NO_OP, w);
+	MPI_Win_unlock(next, w);
+	EQUAL(got, me);
+	MPI_Win_shared_query(w, 0, &was_size, &flag, &base);
+	CHECK(was_size == 0 && base == NULL); // it was not made by MPI_Win_allocate_shared
 	MPI_Win stale = w;
 	MPI_Win_free(&w);
 	CHECK(w == MPI_WIN_NULL);

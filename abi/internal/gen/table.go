@@ -36,6 +36,7 @@ var kinds = map[string]struct{ small, large, decoder string }{
 	"TYPE?":      {"MPI_Datatype", "", "lazyType"},
 	"COMM?":      {"MPI_Comm", "", "word"},     // nor is this
 	"TYPE=":      {"MPI_Datatype", "", "word"}, // may be null
+	"WIN=":       {"MPI_Win", "", "word"},
 }
 
 // handles have kinds for themselves, a pointer to one, a list that is read, and one that is written.
