@@ -29,8 +29,9 @@ const dup = uintptr(1)
 var keyvals = newTable[*keyval](kindKeyval)
 
 type attribute struct {
-	key   *keyval
-	value ptr
+	key    *keyval
+	value  ptr
+	ending bool // its function is running, which cannot delete it again
 }
 
 // attributes are those of an object, in the order in which they were set.
@@ -83,15 +84,22 @@ func (a attributes) find(k *keyval) int {
 // delete calls the key's function and removes the value, which stays where the function fails.
 func (a *attributes) delete(k *keyval, h uintptr) error {
 	i := a.find(k)
-	if i < 0 {
+	switch {
+	case i < 0:
 		return wrong(c_ERR_KEYVAL, "the object has no attribute of this keyval")
-	}
-	if k.deleted != nil {
-		if code := callDelete(k.deleted, h, k.number, (*a)[i].value, k.extra); code != c_SUCCESS {
+	case (*a)[i].ending:
+		return wrong(c_ERR_KEYVAL, "the attribute is being deleted")
+	case k.deleted != nil:
+		(*a)[i].ending = true
+		code := callDelete(k.deleted, h, k.number, (*a)[i].value, k.extra)
+		if i = a.find(k); i >= 0 {
+			(*a)[i].ending = false
+		}
+		if code != c_SUCCESS {
 			return &mistake{code, "the function that deletes an attribute has failed"}
 		}
 	}
-	if i = a.find(k); i >= 0 { // the function may have deleted it, or others
+	if i >= 0 { // the function may have deleted others
 		*a = slices.Delete(*a, i, i+1)
 		k.uses--
 		k.drop()
@@ -116,7 +124,7 @@ func (a *attributes) set(k *keyval, h uintptr, value ptr) error {
 		}
 	}
 	k.uses++
-	*a = append(*a, attribute{k, value})
+	*a = append(*a, attribute{key: k, value: value})
 	return nil
 }
 
@@ -135,7 +143,7 @@ func (a attributes) copyTo(to *attributes, h uintptr) error {
 		}
 		if keep {
 			o.key.uses++
-			*to = append(*to, attribute{o.key, value})
+			*to = append(*to, attribute{key: o.key, value: value})
 		}
 	}
 	return nil

@@ -232,12 +232,9 @@ func (f *frame) end(at ptr, disconnect bool) error {
 	untell(h)
 	comms.leave(h)
 	f.putHandle(at, c_COMM_NULL)
-	if err != nil {
-		raise(&c.owner, names[f.number], err)
-	}
 	c.handler.uses--
 	c.handler.drop()
-	return nil
+	return err
 }
 
 func mpiCommFree(f *frame, at ptr) error       { return f.end(at, false) }

@@ -602,6 +602,13 @@ static int delete(MPI_Comm c, int k, void *value, void *extra) {
 	return value == (void *)13 ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
+static int itself(MPI_Comm c, int k, void *value, void *extra) {
+	(void)value, (void)extra;
+	int class = -1;
+	MPI_Error_class(MPI_Comm_delete_attr(c, k), &class);
+	return class == MPI_ERR_KEYVAL ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
 static void attributes(void) {
 	int k, k2, flag; // the value 13 cannot be deleted
 	void *value;
@@ -636,6 +643,12 @@ static void attributes(void) {
 	MPI_Comm_free_keyval(&k);
 	CLASS(MPI_Comm_set_attr(W, stale, NULL), MPI_ERR_KEYVAL);
 	MPI_Comm_free_keyval(&k2);
+	MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, itself, &k, NULL); // deletes itself
+	MPI_Comm_set_attr(W, k, NULL);
+	EQUAL(MPI_Comm_delete_attr(W, k), MPI_SUCCESS);
+	MPI_Comm_get_attr(W, k, &value, &flag);
+	CHECK(!flag);
+	MPI_Comm_free_keyval(&k);
 	MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
 	CLASS(MPI_Comm_free(&dup), MPI_ERR_OTHER);
 }
