@@ -34,8 +34,8 @@ func commOf(h uintptr) *comm {
 
 // predefine makes MPI_COMM_WORLD and MPI_COMM_SELF.
 func predefine(w *rank.World) {
-	world = &comm{Comm: w.Comm(), owner: owner{c_COMM_WORLD, fatal}, named: true}
-	self = &comm{Comm: w.Self(), owner: owner{c_COMM_SELF, fatal}, named: true}
+	world = &comm{Comm: w.Comm(), owner: owner{handle: c_COMM_WORLD, handler: fatal}, named: true}
+	self = &comm{Comm: w.Self(), owner: owner{handle: c_COMM_SELF, handler: fatal}, named: true}
 	world.SetName("MPI_COMM_WORLD")
 	self.SetName("MPI_COMM_SELF")
 	tell(c_COMM_WORLD, world.Rank(), world.Size())
@@ -224,9 +224,10 @@ func (f *frame) end(at ptr, disconnect bool) error {
 		return err
 	}
 	var err error
-	if disconnect {
+	switch {
+	case disconnect:
 		err = c.Disconnect(never)
-	} else {
+	case !c.busy():
 		err = c.Free(never)
 	}
 	untell(h)
@@ -235,6 +236,20 @@ func (f *frame) end(at ptr, disconnect bool) error {
 	c.handler.uses--
 	c.handler.drop()
 	return err
+}
+
+// busy tells whether any rank has requests on the communicator, which MPI lets complete after MPI_Comm_free: Finalize frees
+// such a one. All ranks of the communicator get the same answer.
+func (c *comm) busy() bool {
+	mine, any := []int32{int32(c.pending)}, []int32{0}
+	err := rank.Allreduce(never, c.Comm, mine, any, rank.Max)
+	if err == nil && c.IsInter() { // that was the other group's; now each gets what the other has got, its own
+		mine[0] = any[0]
+		both := []int32{0}
+		err = rank.Allreduce(never, c.Comm, mine, both, rank.Max)
+		any[0] = max(any[0], both[0])
+	}
+	return err == nil && any[0] > 0
 }
 
 func mpiCommFree(f *frame, at ptr) error       { return f.end(at, false) }

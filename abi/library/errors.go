@@ -151,6 +151,7 @@ func mpiErrhandlerFree(f *frame, at ptr) error {
 type owner struct {
 	handle  uintptr
 	handler *errhandler
+	pending int // its requests
 }
 
 func (o *owner) setHandler(e *errhandler) {

@@ -46,6 +46,7 @@ func (f *frame) enter(q rank.Request, err error, persistent bool) error {
 	}
 	h, slot := requests.enter()
 	*slot = request{Request: q, handle: h, on: f.whose, persistent: persistent, active: !persistent}
+	f.whose.pending++
 	f.putHandle(f.at, h)
 	return nil
 }
@@ -61,6 +62,7 @@ func (q *request) finish(at *uintptr) {
 		return
 	}
 	h := q.handle
+	q.on.pending--
 	*q = request{}
 	requests.leave(h)
 	*at = c_REQUEST_NULL
@@ -330,6 +332,9 @@ func mpiRequestFree(f *frame, at ptr) error {
 		return wrong(c_ERR_REQUEST, "the request is MPI_REQUEST_NULL")
 	}
 	err := q.Request.Free()
+	if q.active {
+		q.on.pending++ // nobody will say when it is over: MPI_Comm_free takes it to be under way
+	}
 	q.persistent = false
 	q.done = nil
 	q.finish(handle)

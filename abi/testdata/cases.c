@@ -561,6 +561,14 @@ static void communicators(void) {
 	MPI_Wait(&q, MPI_STATUS_IGNORE);
 	MPI_Barrier(dup);
 	MPI_Comm_free(&dup);
+	// A communicator is freed before what is under way on it is over.
+	int late = -1;
+	MPI_Comm_dup(W, &dup);
+	MPI_Irecv(&late, 1, MPI_INT, (me + n - 1) % n, 0, dup, &q);
+	MPI_Send(&me, 1, MPI_INT, (me + 1) % n, 0, dup);
+	MPI_Comm_free(&dup);
+	MPI_Wait(&q, MPI_STATUS_IGNORE);
+	EQUAL(late, (me + n - 1) % n);
 	if (n < 2)
 		return;
 	// Two groups that talk.
