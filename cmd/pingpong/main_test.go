@@ -209,9 +209,7 @@ func TestStrangers(t *testing.T) {
 			if _, err := io.WriteString(conn, c.says); err != nil {
 				t.Fatal(err)
 			}
-			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
+			_ = conn.(*net.TCPConn).CloseWrite() // the server may have hung up on what it read
 			if status := <-s.status; status != doca.StatusFailed || !strings.Contains(s.errOut.String(), c.want) {
 				t.Errorf("status %d, %s, want %q", status, s.errOut, c.want)
 			}
