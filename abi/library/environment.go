@@ -3,7 +3,6 @@
 package main
 
 import (
-	"runtime"
 
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -84,7 +83,7 @@ func mpiAbort(f *frame, c *comm, code int) error {
 }
 
 func mpiGetLibraryVersion(f *frame, to, length ptr) error {
-	f.putText(to, length, c_MAX_LIBRARY_VERSION_STRING, rank.LibraryVersion()+", the standard ABI 1.0 of MPI 5.0, "+runtime.Version())
+	f.putText(to, length, c_MAX_LIBRARY_VERSION_STRING, rank.LibraryVersion()+", the standard ABI 1.0 of MPI 5.0")
 	return nil
 }
 
