@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	_ "github.com/gorun-mpi/gorun/launcher" // what is built below is of these, too: go test is to see when they change
+	_ "github.com/gorun-mpi/gorun/rank"
 )
 
 // built has gorun, gorun-cc, the library and testdata/cases.c, made once for all tests.
@@ -34,6 +36,10 @@ func TestMain(m *testing.M) {
 func build(t testing.TB) string {
 	t.Helper()
 	testenv.Need(t, "gcc")
+	// go test looks for changes in what a test opens, and not in what a command that it runs does.
+	for _, dir := range []string{"library", "shim", "include", "../internal/cgoloader"} {
+		_, _ = os.ReadDir(dir)
+	}
 	built.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "abi-test-"); built.err != nil {
 			return

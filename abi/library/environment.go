@@ -3,7 +3,6 @@
 package main
 
 import (
-
 	"github.com/gorun-mpi/gorun/rank"
 )
 
