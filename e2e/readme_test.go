@@ -95,7 +95,7 @@ func TestReadmeCommands(t *testing.T) {
 // needs are the programs without which a command of the pages does not run, by
 // what is in the command.
 var needs = []struct{ text, tool string }{
-	{"mpicc ", "mpicc"}, {"./hello", "mpicc"}, {"mpiexec.mpich", "mpiexec.mpich"}, {"openmpi ", "mpirun.openmpi"},
+	{"mpicc ", "mpicc"}, {"gorun-cc ", "gcc"}, {"./hello", "mpicc"}, {"mpiexec.mpich", "mpiexec.mpich"}, {"openmpi ", "mpirun.openmpi"},
 	{"mpich ", "mpiexec.mpich"}, {"mpich,openmpi", "mpirun.openmpi"}, {"mpich,openmpi", "mpiexec.mpich"}, {"python3 ", "python3"}, {"man ", "man"}, {"make ", "make"},
 }
 
@@ -252,6 +252,9 @@ func readmeDirectory(t *testing.T, readme string) string {
 		if name == "a2a" {
 			link(path, name)
 		}
+	}
+	if out, err := exec.Command(filepath.Join(repository(t), "scripts", "build-abi"), filepath.Join(dir, "bin")).CombinedOutput(); err != nil {
+		t.Fatalf("build-abi: %v\n%s", err, out)
 	}
 	link(mpi4pyPython, filepath.Join("bin", "python3"))
 	// The hosts that pages name are this machine, and ssh runs a command here: its last argument.
