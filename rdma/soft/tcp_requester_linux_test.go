@@ -264,7 +264,7 @@ func TestSlowPeer(t *testing.T) {
 	attr := attrs()
 	attr.Timeout, attr.RetryCnt = 1, 2 // the test itself may not be scheduled for a while
 	qa, _ := pair(t, n[0], n[1], attr)
-	const size, count = 1 << 20, 30
+	const size, count = 2 << 20, 60
 	src, dst := n[0].alloc(size, all), n[1].alloc(size, all)
 	write := rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, size)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()}
 	post(t, qa, write)
