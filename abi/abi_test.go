@@ -136,6 +136,7 @@ func TestEnds(t *testing.T) {
 		{"missing", 1, "MPI_File_open is not there yet in gorun's libmpi_abi.so.1"},
 		{"before", 16, "MPI_Barrier: it was called before MPI_Init"},
 		{"after", 16, "MPI_Barrier: it was called after MPI_Finalize"},
+		{"later", 16, "MPI_Comm_rank: it was called after MPI_Finalize"},
 		{"twice", 16, "MPI_Init: rank 0: MPI is initialized already"},
 		{"fatal", 6, "MPI_Send: rank 0 "},
 		{"abort", 7, "MPI_Abort"},

@@ -86,7 +86,7 @@ func (f *frame) parts(o ragged, n int) spread {
 	}
 	end := 0
 	for i, k := range s.counts {
-		if k < 0 {
+		if k < 0 || k > mostBytes {
 			f.bad(wrong(c_ERR_COUNT, "the count for rank %d is %d", i, k))
 			return s
 		}
@@ -95,8 +95,8 @@ func (f *frame) parts(o ragged, n int) spread {
 			s.displs[i] = 0 // whatever it was: there is no data
 			continue
 		}
-		if s.displs[i] < 0 {
-			f.bad(wrong(c_ERR_ARG, "the displacement for rank %d is %d, before the buffer, which gorun does not take", i, s.displs[i]))
+		if s.displs[i] < 0 || s.displs[i] > mostBytes {
+			f.bad(wrong(c_ERR_ARG, "the displacement for rank %d is %d, before the buffer or beyond all memory, which gorun does not take", i, s.displs[i]))
 			return s
 		}
 		end = max(end, s.displs[i]+k)

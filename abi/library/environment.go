@@ -2,9 +2,7 @@
 
 package main
 
-import (
-	"github.com/gorun-mpi/gorun/rank"
-)
+import "github.com/gorun-mpi/gorun/rank"
 
 func mpiInit(_ *frame, _, _ ptr) error { return start(c_THREAD_SINGLE) }
 
@@ -60,8 +58,7 @@ func mpiFinalize(*frame) error {
 	if err != nil {
 		return err
 	}
-	untell(c_COMM_WORLD)
-	untell(c_COMM_SELF)
+	clear(told[:])
 	world, self, job.stage = nil, nil, finished
 	return nil
 }

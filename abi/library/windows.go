@@ -13,7 +13,7 @@ type window struct {
 	about *aboutWindow
 	hints *info
 
-	attached [][]byte // of a dynamic one
+	attached map[ptr][]byte // of a dynamic one, by where they begin
 	attributes
 }
 
@@ -113,24 +113,34 @@ func mpiWinAttach(_ *frame, w *window, base ptr, size int) error {
 	if size < 0 {
 		return wrong(c_ERR_SIZE, "the size is %d", size)
 	}
-	if size == 0 {
-		return nil
-	}
-	if base == nil {
+	if base == nil && size > 0 {
 		return wrong(c_ERR_BASE, "the memory is at NULL")
 	}
-	w.attached = append(w.attached, memory(address(base), size))
-	return w.Attach(w.attached[len(w.attached)-1])
+	mem := memory(address(base), size)
+	if size > 0 {
+		if err := w.Attach(mem); err != nil {
+			return err
+		}
+	}
+	if w.attached == nil {
+		w.attached = map[ptr][]byte{}
+	}
+	w.attached[base] = mem
+	return nil
 }
 
 func mpiWinDetach(_ *frame, w *window, base ptr) error {
-	for i, mem := range w.attached {
-		if addressOf(mem) == base {
-			w.attached = append(w.attached[:i:i], w.attached[i+1:]...)
-			return w.Detach(mem)
+	mem, ok := w.attached[base]
+	if !ok {
+		return wrong(c_ERR_BASE, "no memory that was attached begins there")
+	}
+	if len(mem) > 0 {
+		if err := w.Detach(mem); err != nil {
+			return err
 		}
 	}
-	return wrong(c_ERR_BASE, "no memory that was attached begins there")
+	delete(w.attached, base)
+	return nil
 }
 
 func mpiWinFree(f *frame, at ptr) error {

@@ -790,6 +790,27 @@ static void windows(void) {
 	CLASS(MPI_Win_create(NULL, 8, 1, MPI_INFO_NULL, MPI_COMM_NULL, &w), MPI_ERR_COMM);
 }
 
+static void dynamic(void) {
+	MPI_Win w;
+	MPI_Aint there[n], here;
+	int room[4] = {-1}, none;
+	MPI_Win_create_dynamic(MPI_INFO_NULL, W, &w);
+	MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN);
+	EQUAL(MPI_Win_attach(w, room, sizeof room), MPI_SUCCESS);
+	EQUAL(MPI_Win_attach(w, &none, 0), MPI_SUCCESS);
+	CLASS(MPI_Win_attach(w, NULL, 8), MPI_ERR_BASE);
+	MPI_Get_address(room, &here);
+	MPI_Allgather(&here, 1, MPI_AINT, there, 1, MPI_AINT, W);
+	MPI_Win_fence(0, w);
+	MPI_Put(&me, 1, MPI_INT, (me + 1) % n, there[(me + 1) % n], 1, MPI_INT, w);
+	MPI_Win_fence(0, w);
+	EQUAL(room[0], (me + n - 1) % n);
+	EQUAL(MPI_Win_detach(w, &none), MPI_SUCCESS);
+	EQUAL(MPI_Win_detach(w, room), MPI_SUCCESS);
+	CLASS(MPI_Win_detach(w, room), MPI_ERR_BASE);
+	MPI_Win_free(&w);
+}
+
 static int queries, freed;
 
 static int query(void *extra, MPI_Status *st) {
@@ -1006,7 +1027,7 @@ static struct {
 } cases[] = {
 	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators},
-	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
+	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"dynamic", dynamic}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };
 
 static volatile int ticks;
@@ -1060,7 +1081,11 @@ static void end(const char *how) {
 		MPI_Abort(MPI_COMM_WORLD, 7);
 	if (strcmp(how, "segfault") == 0)
 		*(volatile int *)8 = 1;
+	MPI_Comm kept;
+	MPI_Comm_dup(MPI_COMM_WORLD, &kept);
 	MPI_Finalize();
+	if (strcmp(how, "later") == 0)
+		MPI_Comm_rank(kept, &me);
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
