@@ -13,13 +13,18 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-// wired is a host's detour, and what stands for gorun and the agent of another host.
-func wired(t *testing.T, taken func(s net.Conn, address string)) *detour {
+// wired is a host's detour, and what stands for gorun and the agent of another host. lost, if it is written to that detour by itself,
+// does not come there.
+func wired(t *testing.T, lost string, taken func(s net.Conn, address string)) *detour {
 	t.Helper()
 	over := make(chan struct{})
 	one, two := make(chan []byte, 64), make(chan []byte, 64)
 	put := func(to chan []byte) func([]byte, func()) error {
 		return func(b []byte, then func()) error {
+			if string(b) == lost {
+				then()
+				return nil
+			}
 			select {
 			case to <- append([]byte(nil), b...):
 				then()
@@ -51,7 +56,6 @@ func wired(t *testing.T, taken func(s net.Conn, address string)) *detour {
 	go pass(two, here, ends[1])
 	t.Cleanup(func() {
 		close(over)
-		d.close()
 		gorun.close()
 		<-ends[0]
 		<-ends[1]
@@ -81,7 +85,7 @@ func asks(t *testing.T, d *detour, line string) (net.Conn, string) {
 func TestDetour(t *testing.T) {
 	testenv.NoLeaks(t)
 	far := netip.MustParseAddrPort("192.0.2.1:99")
-	d := wired(t, func(s net.Conn, address string) {
+	d := wired(t, "", func(s net.Conn, address string) {
 		if address != far.String() {
 			_, _ = io.WriteString(s, "no such host\n")
 			return
@@ -90,6 +94,7 @@ func TestDetour(t *testing.T) {
 			_, _ = io.Copy(s, s)
 		}
 	})
+	defer d.close()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -135,10 +140,55 @@ func TestDetour(t *testing.T) {
 // Others connect to this host alone.
 func TestDetourIsNoProxy(t *testing.T) {
 	testenv.NoLeaks(t)
-	d := wired(t, nil)
+	d := wired(t, "", nil)
+	defer d.close()
 	here, there := net.Pipe()
 	go func() { d.arrive(there, "192.0.2.1:99"); there.Close() }()
 	if line, err := readLine(here); err != nil || line != "no 192.0.2.1:99 is not this host, 127.0.0.1" {
 		t.Errorf("%q, %v", line, err)
 	}
+}
+
+// A reading is a member that reads a connection until it is closed.
+type reading struct {
+	Member
+	net.Conn
+	ended chan struct{}
+}
+
+func (r *reading) Close() error {
+	err := r.Conn.Close()
+	<-r.ended
+	return err
+}
+
+// An agent whose gorun has gone in the middle of a frame ends.
+func TestAnAgentEndsInMidFrame(t *testing.T) {
+	testenv.NoLeaks(t)
+	const rest = "the rest of a frame"
+	dialed, begun := make(chan struct{}), make(chan struct{})
+	d := wired(t, rest, func(s net.Conn, _ string) {
+		defer close(begun)
+		if _, err := io.WriteString(s, carried+"\n"); err != nil {
+			t.Error(err)
+		}
+		<-dialed
+		if _, err := io.WriteString(s, rest); err != nil {
+			t.Error(err)
+		}
+	})
+	far := netip.MustParseAddrPort("192.0.2.1:99")
+	d.shuts(far.Addr(), shutForever)
+	c, err := d.Dial(far.String(), tryLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(dialed)
+	<-begun
+	r := &reading{Conn: c, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		_, _ = io.Copy(io.Discard, c)
+	}()
+	(&agent{joining: newJoining(r), detour: d}).part()
 }

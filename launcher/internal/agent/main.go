@@ -179,17 +179,14 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 		a.emit(host.Event{Kind: host.Done})
 		return err
 	}
-	if j := a.joining; j != nil {
+	if a.joining != nil {
 		left := make(chan struct{})
 		var passing sync.WaitGroup
 		passing.Go(func() { a.passSuspects(left) })
 		defer func() {
 			close(left)
 			passing.Wait()
-			j.Close()
-			if a.detour != nil {
-				a.detour.close()
-			}
+			a.part()
 		}()
 	}
 	if a.setup.Lease > 0 {
@@ -227,6 +224,15 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 		return fmt.Errorf("%s: it, or the network between, has gone; its ranks here are ended", a.vigil.why)
 	}
 	return nil
+}
+
+// part leaves the other hosts. The detour goes first: a member waits for what reads its connections, and a read of one that is
+// carried ends by nothing but its session while yamux waits for the rest of a frame, which a gorun that has gone will not send.
+func (a *agent) part() {
+	if a.detour != nil {
+		a.detour.close()
+	}
+	_ = a.joining.Close()
 }
 
 // from is the address that gorun, or its relay, has come from; "": none is known.
