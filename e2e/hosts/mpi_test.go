@@ -39,7 +39,7 @@ if c.rank == 0:
 // the peer, in a barrier of the launcher, progresses nothing. Ranks that were stopped for milliseconds at random stood so in 9 of 178
 // runs under Hydra, in 9 of 183 under gorun. MPICH's pull request 6596 takes the barrier away.
 func TestMPIs(t *testing.T) {
-	testenv.Part(t, testenv.Hosts)
+	testenv.Part(t, testenv.Batch)
 	b := testbed.New(t, 2)
 	b.Slurm()
 	const python = "/usr/bin/python3" // which Debian's mpi4py is for
