@@ -353,5 +353,9 @@ func (t *Datatype) Extent() (lb, extent int) { return t.core.Extent() }
 // range that contains all of it, in bytes (MPI_Type_get_true_extent).
 func (t *Datatype) TrueExtent() (lb, extent int) { return t.core.TrueExtent() }
 
+// Runs calls f for each run of bytes, from an item's origin on, that holds the n bytes of data from byte from on, in their
+// order. Items follow one another at the extent, without end. The first error ends it.
+func (t *Datatype) Runs(from, n int, f func(off, n int) error) error { return t.core.Runs(from, n, f) }
+
 // String describes the type as it was built.
 func (t *Datatype) String() string { return t.core.String() }

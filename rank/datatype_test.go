@@ -331,6 +331,46 @@ func TestPack(t *testing.T) {
 }
 
 // Negative strides: a type that reaches back from its origin, moved forward.
+// TestRuns: the runs of any part of items' data are where Pack takes it from, in order.
+func TestRuns(t *testing.T) {
+	i32, u8 := typeOf[int32](), typeOf[uint8]()
+	const items = 3
+	for _, typ := range []*rank.Datatype{
+		i32, must(rank.Contiguous(4, i32)), must(rank.Vector(3, 2, 5, i32)), must(rank.Resized(i32, 0, 12)),
+		must(rank.Indexed([]int{2, 1, 3}, []int{7, 0, 3}, u8)),
+		must(rank.StructOf([]int{1, 2}, []int{0, 8}, []*rank.Datatype{i32, must(rank.Vector(2, 1, 3, u8))})),
+		must(rank.Subarray([]int{4, 5}, []int{2, 3}, []int{1, 1}, u8)),
+	} {
+		lb, extent := typ.Extent()
+		at, span := typ.TrueExtent()
+		mem := make([]byte, (items-1)*extent+max(lb+extent, at+span))
+		for i := range mem {
+			mem[i] = byte(i)
+		}
+		data := make([]byte, items*typ.Size())
+		ranktest.Run(t, 1, func(_ context.Context, c *rank.Comm) error {
+			_, err := rank.Pack(c, data, 0, rank.Typed(mem, items, typ))
+			return err
+		})
+		for from := range len(data) {
+			for n := range len(data) - from {
+				var got []byte
+				if err := typ.Runs(from, n, func(off, k int) error {
+					got = append(got, mem[off:off+k]...)
+					return nil
+				}); err != nil || string(got) != string(data[from:from+n]) {
+					t.Fatalf("%v: %d bytes from %d on: %v, %v, want %v", typ, n, from, got, err, data[from:from+n])
+				}
+			}
+		}
+	}
+	stop := errors.New("stop")
+	calls := 0
+	if err := must(rank.Vector(3, 1, 2, i32)).Runs(0, 12, func(int, int) error { calls++; return stop }); err != stop || calls != 1 {
+		t.Errorf("%v after %d calls, want the first error after 1", err, calls)
+	}
+}
+
 func TestBackwards(t *testing.T) {
 	testenv.NoLeaks(t)
 	ranktest.Run(t, 1, func(ctx context.Context, c *rank.Comm) error {
