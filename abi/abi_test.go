@@ -18,7 +18,7 @@ import (
 	_ "github.com/gorun-mpi/gorun/rank"
 )
 
-// built has gorun, gorun-cc, the library and testdata/cases.c, made once for all tests.
+// built has gorun and its agent, gorun-cc, the library and the programs of testdata, made once for all tests.
 var built struct {
 	sync.Once
 	dir string
@@ -37,7 +37,7 @@ func build(t testing.TB) string {
 	t.Helper()
 	testenv.Need(t, "gcc")
 	// go test looks for changes in what a test opens, and not in what a command that it runs does.
-	for _, dir := range []string{"library", "shim", "include", "../internal/cgoloader"} {
+	for _, dir := range []string{"library", "shim", "include", "testdata", "../internal/cgoloader"} {
 		_, _ = os.ReadDir(dir)
 	}
 	built.Do(func() {
@@ -46,8 +46,9 @@ func build(t testing.TB) string {
 		}
 		for _, args := range [][]string{
 			{"../scripts/build-abi", built.dir},
-			{"go", "build", "-o", built.dir + "/", "../cmd/gorun"},
+			{"go", "build", "-o", built.dir + "/", "../cmd/gorun", "../cmd/gorun-agent"},
 			{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-o", built.dir + "/cases", "testdata/cases.c"},
+			{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-o", built.dir + "/files", "testdata/files.c"},
 		} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("warning")) {
 				built.err = fmt.Errorf("%q: %w\n%s", args, err, out)
@@ -64,12 +65,20 @@ func build(t testing.TB) string {
 // run runs cases in a job of n ranks. Options of gorun come first, then what cases are to do.
 func run(t testing.TB, n int, args ...string) (out string, status int) {
 	t.Helper()
-	dir := build(t)
-	words := []string{"-np", fmt.Sprint(n)}
+	var options []string
 	if len(args) > 1 {
-		words, args = append(words, args[:2]...), args[2:]
+		options, args = args[:2], args[2:]
 	}
-	cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), dir+"/gorun", append(append(words, dir+"/cases"), args...)...)
+	return runProgram(t, n, options, append([]string{"cases"}, args...))
+}
+
+// runProgram runs one of the programs, with its arguments.
+func runProgram(t testing.TB, n int, options, program []string) (out string, status int) {
+	t.Helper()
+	dir := build(t)
+	words := append([]string{"-np", fmt.Sprint(n)}, options...)
+	words = append(append(words, dir+"/"+program[0]), program[1:]...)
+	cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), dir+"/gorun", words...)
 	text, err := cmd.CombinedOutput()
 	if _, ended := err.(*exec.ExitError); err != nil && !ended {
 		t.Fatal(err)
@@ -82,6 +91,24 @@ func TestCases(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			out, status := run(t, n)
+			if status != 0 || !strings.Contains(out, "\nall cases hold\n") {
+				t.Errorf("status %d\n%s", status, out)
+			}
+		})
+	}
+}
+
+// TestFiles runs the cases of testdata/files.c, also with an agent for each of two hosts, between which ranks share no memory.
+func TestFiles(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		n       int
+		options []string
+	}{
+		{"1", 1, nil}, {"2", 2, nil}, {"4", 4, nil}, {"two hosts", 4, []string{"--launcher", "fork", "--host", "a:2,b:2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, status := runProgram(t, c.n, c.options, []string{"files", t.TempDir()})
 			if status != 0 || !strings.Contains(out, "\nall cases hold\n") {
 				t.Errorf("status %d\n%s", status, out)
 			}
@@ -133,7 +160,7 @@ func TestEnds(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"missing", 1, "MPI_File_open is not there yet in gorun's libmpi_abi.so.1"},
+		{"missing", 1, "MPI_T_pvar_get_num is not there yet in gorun's libmpi_abi.so.1"},
 		{"before", 16, "MPI_Barrier: it was called before MPI_Init"},
 		{"after", 16, "MPI_Barrier: it was called after MPI_Finalize"},
 		{"later", 16, "MPI_Comm_rank: it was called after MPI_Finalize"},

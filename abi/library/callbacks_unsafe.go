@@ -37,8 +37,9 @@ static int call_copy(uintptr_t f, uintptr_t h, int keyval, uintptr_t extra, uint
 static int call_delete(uintptr_t f, uintptr_t h, int keyval, uintptr_t value, uintptr_t extra) {
 	return ((int (*)(uintptr_t, int, uintptr_t, uintptr_t))f)(h, keyval, value, extra);
 }
-static void call_error(uintptr_t f, uintptr_t h, int code) {
+static int call_error(uintptr_t f, uintptr_t h, int code) {
 	((void (*)(uintptr_t *, int *, ...))f)(&h, &code);
+	return code;
 }
 static void call_op(uintptr_t f, uintptr_t in, uintptr_t inout, int len, uintptr_t type) {
 	((void (*)(uintptr_t, uintptr_t, int *, uintptr_t *))f)(in, inout, &len, &type);
@@ -69,8 +70,9 @@ func callDelete(function ptr, h uintptr, keyval int, value, extra ptr) int {
 	return int(C.call_delete(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(keyval), C.uintptr_t(uintptr(value)), C.uintptr_t(uintptr(extra))))
 }
 
-func callErrhandler(function ptr, h uintptr, code int) {
-	C.call_error(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(code))
+// callErrhandler gives the code that the function leaves.
+func callErrhandler(function ptr, h uintptr, code int) int {
+	return int(C.call_error(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(code)))
 }
 
 // callOp has inout be in op inout, for n items of a type.

@@ -671,6 +671,466 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiFetchAndOp(f, a0, a1, a2, a3, a4, a5, a6))
 		}
+	case 106:
+		a0 := f.word(0)
+		a1 := f.int(1)
+		if f.err == nil {
+			f.failed(mpiFileCallErrhandler(f, a0, a1))
+		}
+	case 107:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiFileClose(f, a0))
+		}
+	case 108:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileCreateErrhandler(f, a0, a1))
+		}
+	case 109:
+		a0 := f.ptr(0)
+		a1 := f.info(1)
+		if f.err == nil {
+			f.failed(mpiFileDelete(f, a0, a1))
+		}
+	case 111:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetAmode(f, a0, a1))
+		}
+	case 112:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetAtomicity(f, a0, a1))
+		}
+	case 113:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileGetByteOffset(f, a0, a1, a2))
+		}
+	case 114:
+		a0 := f.word(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetErrhandler(f, a0, a1))
+		}
+	case 115:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetGroup(f, a0, a1))
+		}
+	case 116:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetInfo(f, a0, a1))
+		}
+	case 117:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetPosition(f, a0, a1))
+		}
+	case 118:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetPositionShared(f, a0, a1))
+		}
+	case 119:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiFileGetSize(f, a0, a1))
+		}
+	case 120:
+		a0 := f.file(0)
+		a1 := f.datatype(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileGetTypeExtent(f, a0, a1, a2))
+		}
+	case 121:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileGetView(f, a0, a1, a2, a3, a4))
+		}
+	case 122:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileIread(f, a0, a1, a2, a3, a4))
+		}
+	case 123:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileIreadAll(f, a0, a1, a2, a3, a4))
+		}
+	case 124:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileIreadAt(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 125:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileIreadAtAll(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 126:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileIreadShared(f, a0, a1, a2, a3, a4))
+		}
+	case 127:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileIwrite(f, a0, a1, a2, a3, a4))
+		}
+	case 128:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileIwriteAll(f, a0, a1, a2, a3, a4))
+		}
+	case 129:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileIwriteAt(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 130:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileIwriteAtAll(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 131:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileIwriteShared(f, a0, a1, a2, a3, a4))
+		}
+	case 132:
+		a0 := f.word(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.info(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileOpen(f, a0, a1, a2, a3, a4))
+		}
+	case 133:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		if f.err == nil {
+			f.failed(mpiFilePreallocate(f, a0, a1))
+		}
+	case 134:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileRead(f, a0, a1, a2, a3, a4))
+		}
+	case 135:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileReadAll(f, a0, a1, a2, a3, a4))
+		}
+	case 136:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		if f.err == nil {
+			f.failed(mpiFileReadAllBegin(f, a0, a1, a2, a3))
+		}
+	case 137:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileReadAllEnd(f, a0, a1, a2))
+		}
+	case 138:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileReadAt(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 139:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileReadAtAll(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 140:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		if f.err == nil {
+			f.failed(mpiFileReadAtAllBegin(f, a0, a1, a2, a3, a4))
+		}
+	case 141:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileReadAtAllEnd(f, a0, a1, a2))
+		}
+	case 142:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileReadOrdered(f, a0, a1, a2, a3, a4))
+		}
+	case 143:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		if f.err == nil {
+			f.failed(mpiFileReadOrderedBegin(f, a0, a1, a2, a3))
+		}
+	case 144:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileReadOrderedEnd(f, a0, a1, a2))
+		}
+	case 145:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileReadShared(f, a0, a1, a2, a3, a4))
+		}
+	case 146:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.int(2)
+		if f.err == nil {
+			f.failed(mpiFileSeek(f, a0, a1, a2))
+		}
+	case 147:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.int(2)
+		if f.err == nil {
+			f.failed(mpiFileSeekShared(f, a0, a1, a2))
+		}
+	case 148:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		if f.err == nil {
+			f.failed(mpiFileSetAtomicity(f, a0, a1))
+		}
+	case 149:
+		a0 := f.word(0)
+		a1 := f.errhandler(1)
+		if f.err == nil {
+			f.failed(mpiFileSetErrhandler(f, a0, a1))
+		}
+	case 150:
+		a0 := f.file(0)
+		a1 := f.info(1)
+		if f.err == nil {
+			f.failed(mpiFileSetInfo(f, a0, a1))
+		}
+	case 151:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		if f.err == nil {
+			f.failed(mpiFileSetSize(f, a0, a1))
+		}
+	case 152:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		a5 := f.info(5)
+		if f.err == nil {
+			f.failed(mpiFileSetView(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 153:
+		a0 := f.file(0)
+		if f.err == nil {
+			f.failed(mpiFileSync(f, a0))
+		}
+	case 155:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileWrite(f, a0, a1, a2, a3, a4))
+		}
+	case 156:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileWriteAll(f, a0, a1, a2, a3, a4))
+		}
+	case 157:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		if f.err == nil {
+			f.failed(mpiFileWriteAllBegin(f, a0, a1, a2, a3))
+		}
+	case 158:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileWriteAllEnd(f, a0, a1, a2))
+		}
+	case 159:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileWriteAt(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 160:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiFileWriteAtAll(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 161:
+		a0 := f.file(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		a3 := f.int(3)
+		a4 := f.datatype(4)
+		if f.err == nil {
+			f.failed(mpiFileWriteAtAllBegin(f, a0, a1, a2, a3, a4))
+		}
+	case 162:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileWriteAtAllEnd(f, a0, a1, a2))
+		}
+	case 163:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileWriteOrdered(f, a0, a1, a2, a3, a4))
+		}
+	case 164:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		if f.err == nil {
+			f.failed(mpiFileWriteOrderedBegin(f, a0, a1, a2, a3))
+		}
+	case 165:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiFileWriteOrderedEnd(f, a0, a1, a2))
+		}
+	case 166:
+		a0 := f.file(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiFileWriteShared(f, a0, a1, a2, a3, a4))
+		}
 	case 167:
 		if f.err == nil {
 			f.failed(mpiFinalize(f))
@@ -1834,6 +2294,15 @@ func dispatch(f *frame, number int) {
 		a7 := f.ptr(7)
 		if f.err == nil {
 			f.failed(mpiReduceScatterInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
+		}
+	case 307:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiRegisterDatarep(f, a0, a1, a2, a3, a4))
 		}
 	case 308:
 		a0 := f.int(0)

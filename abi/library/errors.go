@@ -89,7 +89,7 @@ func errhandlerOf(h uintptr) *errhandler {
 	return nil
 }
 
-// raise gives an error to the handler of a communicator, and returns its code. Errors of no communicator go to
+// raise gives an error to its owner's handler, and returns its code: of a handler of the program, what it leaves. Errors of no owner go to
 // MPI_COMM_SELF's handler where the program has set one, else to that of MPI_COMM_WORLD.
 func raise(on *owner, name string, err error) int {
 	code := codeOf(err)
@@ -112,7 +112,7 @@ func raise(on *owner, name string, err error) int {
 		fmt.Fprintln(os.Stderr, line)
 		abort(code, line)
 	default:
-		callErrhandler(h.function, on.handle, code)
+		return callErrhandler(h.function, on.handle, code)
 	}
 	return code
 }
@@ -147,7 +147,7 @@ func mpiErrhandlerFree(f *frame, at ptr) error {
 	return nil
 }
 
-// An owner has errors: a communicator or a window, with its handler.
+// An owner has errors: a communicator, a window or a file, with its handler.
 type owner struct {
 	handle  uintptr
 	handler *errhandler

@@ -64,6 +64,17 @@ func (f *frame) win(i int) *window {
 	return w
 }
 
+func (f *frame) file(i int) *file {
+	h := fileOf(f.words[i])
+	if h == nil {
+		f.on = &noFile
+		f.bad(badHandle(c_ERR_FILE, "file", f.words[i]))
+		return nil
+	}
+	f.on = &h.owner
+	return h
+}
+
 // lazyType is a datatype that may not be looked at; it is nil for a bad one.
 func (f *frame) lazyType(i int) *datatype { return typeOf(f.words[i]) }
 

@@ -77,6 +77,7 @@ func (n *info) copy() *info {
 var (
 	commHints   = []string{"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length", "mpi_assert_allow_overtaking", "mpi_assert_strict_start_ordering"}
 	windowHints = []string{"no_locks", "accumulate_ordering", "accumulate_ops", "mpi_accumulate_granularity", "same_size", "same_disp_unit", "alloc_shared_noncontig"}
+	fileHints   = []string{"access_style", "collective_buffering", "cb_block_size", "cb_buffer_size", "cb_nodes", "chunked", "chunked_item", "chunked_size", "filename", "file_perm", "io_node_list", "nb_proc", "num_io_nodes", "striping_factor", "striping_unit", "mpi_minimum_memory_alignment"}
 )
 
 // known is a copy of those pairs whose keys MPI knows: others are ignored.

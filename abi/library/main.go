@@ -48,7 +48,7 @@ var early = func() (list [len(names)]bool) {
 		"MPI_Info_create": true, "MPI_Info_create_env": true, "MPI_Info_delete": true, "MPI_Info_dup": true, "MPI_Info_free": true, "MPI_Info_get": true,
 		"MPI_Info_get_nkeys": true, "MPI_Info_get_nthkey": true, "MPI_Info_get_string": true, "MPI_Info_get_valuelen": true, "MPI_Info_set": true,
 		"MPI_Comm_create_errhandler": true, "MPI_Errhandler_free": true, "MPI_Comm_create_keyval": true, "MPI_Comm_free_keyval": true,
-		"MPI_Type_create_keyval": true, "MPI_Type_free_keyval": true,
+		"MPI_File_create_errhandler": true, "MPI_Type_create_keyval": true, "MPI_Type_free_keyval": true,
 	}
 	for i, name := range names {
 		list[i] = may[name]
@@ -69,6 +69,9 @@ func call(f *frame) int {
 	}
 	if f.err == nil {
 		return c_SUCCESS
+	}
+	if f.on == nil && ofFiles[f.number] && job.stage == inside {
+		f.on = &noFile
 	}
 	return raise(f.on, names[f.number], f.err)
 }

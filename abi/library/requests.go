@@ -18,7 +18,8 @@ type request struct {
 	persistent bool
 	active     bool
 	general    *rank.General
-	done       func() // what is left to do when it is over
+	access     *access // of a file
+	done       func()  // what is left to do when it is over
 }
 
 var requests = newTable[request](kindRequest)
@@ -99,10 +100,18 @@ func mpiWait(f *frame, at, status ptr) error {
 		statusAt(status).set(&nothing)
 		return nil
 	}
+	q.await()
 	st, err := q.Wait(never)
 	statusAt(status).set(&st)
 	q.finish(handle)
 	return err
+}
+
+// await waits for an access to a file, of which the engine would hear later.
+func (q *request) await() {
+	if q != nil && q.access != nil {
+		await(q.access.done)
+	}
 }
 
 func mpiTest(f *frame, at, flag, status ptr) error {
@@ -213,6 +222,9 @@ func mpiWaitall(f *frame, n int, list, statuses ptr) error {
 	b := f.all(n, list)
 	if f.err != nil {
 		return f.err
+	}
+	for _, h := range b.handles {
+		requests.find(h).await()
 	}
 	return b.settle(statuses, rank.WaitAll(never, b.requests, b.statuses[:len(b.requests)]))
 }

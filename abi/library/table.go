@@ -23,6 +23,7 @@ const (
 	kindErrhandler
 	kindKeyval
 	kindWindow
+	kindFile
 )
 
 // A table has the objects of a kind. Places are given again in the order in which they became free, and only when there are

@@ -253,183 +253,183 @@ int PMPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_
 #pragma weak MPI_Fetch_and_op = PMPI_Fetch_and_op
 int PMPI_Fetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)result_addr, (word)datatype, (word)target_rank, (word)target_disp, (word)op, (word)win}; return enter(105, a); }
 #pragma weak MPI_File_call_errhandler = PMPI_File_call_errhandler
-int PMPI_File_call_errhandler(MPI_File fh, int errorcode) { (void)fh; (void)errorcode; missing("MPI_File_call_errhandler"); }
+int PMPI_File_call_errhandler(MPI_File fh, int errorcode) { const word a[] = {(word)fh, (word)errorcode}; return enter(106, a); }
 #pragma weak MPI_File_close = PMPI_File_close
-int PMPI_File_close(MPI_File *fh) { (void)fh; missing("MPI_File_close"); }
+int PMPI_File_close(MPI_File *fh) { const word a[] = {(word)fh}; return enter(107, a); }
 #pragma weak MPI_File_create_errhandler = PMPI_File_create_errhandler
-int PMPI_File_create_errhandler(MPI_File_errhandler_function *file_errhandler_fn, MPI_Errhandler *errhandler) { (void)file_errhandler_fn; (void)errhandler; missing("MPI_File_create_errhandler"); }
+int PMPI_File_create_errhandler(MPI_File_errhandler_function *file_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)file_errhandler_fn, (word)errhandler}; return enter(108, a); }
 #pragma weak MPI_File_delete = PMPI_File_delete
-int PMPI_File_delete(const char *filename, MPI_Info info) { (void)filename; (void)info; missing("MPI_File_delete"); }
+int PMPI_File_delete(const char *filename, MPI_Info info) { const word a[] = {(word)filename, (word)info}; return enter(109, a); }
 #pragma weak MPI_File_fromint = PMPI_File_fromint
 #pragma weak MPI_File_get_amode = PMPI_File_get_amode
-int PMPI_File_get_amode(MPI_File fh, int *amode) { (void)fh; (void)amode; missing("MPI_File_get_amode"); }
+int PMPI_File_get_amode(MPI_File fh, int *amode) { const word a[] = {(word)fh, (word)amode}; return enter(111, a); }
 #pragma weak MPI_File_get_atomicity = PMPI_File_get_atomicity
-int PMPI_File_get_atomicity(MPI_File fh, int *flag) { (void)fh; (void)flag; missing("MPI_File_get_atomicity"); }
+int PMPI_File_get_atomicity(MPI_File fh, int *flag) { const word a[] = {(word)fh, (word)flag}; return enter(112, a); }
 #pragma weak MPI_File_get_byte_offset = PMPI_File_get_byte_offset
-int PMPI_File_get_byte_offset(MPI_File fh, MPI_Offset offset, MPI_Offset *disp) { (void)fh; (void)offset; (void)disp; missing("MPI_File_get_byte_offset"); }
+int PMPI_File_get_byte_offset(MPI_File fh, MPI_Offset offset, MPI_Offset *disp) { const word a[] = {(word)fh, (word)offset, (word)disp}; return enter(113, a); }
 #pragma weak MPI_File_get_errhandler = PMPI_File_get_errhandler
-int PMPI_File_get_errhandler(MPI_File file, MPI_Errhandler *errhandler) { (void)file; (void)errhandler; missing("MPI_File_get_errhandler"); }
+int PMPI_File_get_errhandler(MPI_File file, MPI_Errhandler *errhandler) { const word a[] = {(word)file, (word)errhandler}; return enter(114, a); }
 #pragma weak MPI_File_get_group = PMPI_File_get_group
-int PMPI_File_get_group(MPI_File fh, MPI_Group *group) { (void)fh; (void)group; missing("MPI_File_get_group"); }
+int PMPI_File_get_group(MPI_File fh, MPI_Group *group) { const word a[] = {(word)fh, (word)group}; return enter(115, a); }
 #pragma weak MPI_File_get_info = PMPI_File_get_info
-int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used) { (void)fh; (void)info_used; missing("MPI_File_get_info"); }
+int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used) { const word a[] = {(word)fh, (word)info_used}; return enter(116, a); }
 #pragma weak MPI_File_get_position = PMPI_File_get_position
-int PMPI_File_get_position(MPI_File fh, MPI_Offset *offset) { (void)fh; (void)offset; missing("MPI_File_get_position"); }
+int PMPI_File_get_position(MPI_File fh, MPI_Offset *offset) { const word a[] = {(word)fh, (word)offset}; return enter(117, a); }
 #pragma weak MPI_File_get_position_shared = PMPI_File_get_position_shared
-int PMPI_File_get_position_shared(MPI_File fh, MPI_Offset *offset) { (void)fh; (void)offset; missing("MPI_File_get_position_shared"); }
+int PMPI_File_get_position_shared(MPI_File fh, MPI_Offset *offset) { const word a[] = {(word)fh, (word)offset}; return enter(118, a); }
 #pragma weak MPI_File_get_size = PMPI_File_get_size
-int PMPI_File_get_size(MPI_File fh, MPI_Offset *size) { (void)fh; (void)size; missing("MPI_File_get_size"); }
+int PMPI_File_get_size(MPI_File fh, MPI_Offset *size) { const word a[] = {(word)fh, (word)size}; return enter(119, a); }
 #pragma weak MPI_File_get_type_extent = PMPI_File_get_type_extent
-int PMPI_File_get_type_extent(MPI_File fh, MPI_Datatype datatype, MPI_Aint *extent) { (void)fh; (void)datatype; (void)extent; missing("MPI_File_get_type_extent"); }
+int PMPI_File_get_type_extent(MPI_File fh, MPI_Datatype datatype, MPI_Aint *extent) { const word a[] = {(word)fh, (word)datatype, (word)extent}; return enter(120, a); }
 #pragma weak MPI_File_get_type_extent_c = PMPI_File_get_type_extent_c
-int PMPI_File_get_type_extent_c(MPI_File fh, MPI_Datatype datatype, MPI_Count *extent) { (void)fh; (void)datatype; (void)extent; missing("MPI_File_get_type_extent_c"); }
+int PMPI_File_get_type_extent_c(MPI_File fh, MPI_Datatype datatype, MPI_Count *extent) { const word a[] = {(word)fh, (word)datatype, (word)extent}; return enter(120 | LARGE, a); }
 #pragma weak MPI_File_get_view = PMPI_File_get_view
-int PMPI_File_get_view(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep) { (void)fh; (void)disp; (void)etype; (void)filetype; (void)datarep; missing("MPI_File_get_view"); }
+int PMPI_File_get_view(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep) { const word a[] = {(word)fh, (word)disp, (word)etype, (word)filetype, (word)datarep}; return enter(121, a); }
 #pragma weak MPI_File_iread = PMPI_File_iread
-int PMPI_File_iread(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread"); }
+int PMPI_File_iread(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(122, a); }
 #pragma weak MPI_File_iread_c = PMPI_File_iread_c
-int PMPI_File_iread_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_c"); }
+int PMPI_File_iread_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(122 | LARGE, a); }
 #pragma weak MPI_File_iread_all = PMPI_File_iread_all
-int PMPI_File_iread_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_all"); }
+int PMPI_File_iread_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(123, a); }
 #pragma weak MPI_File_iread_all_c = PMPI_File_iread_all_c
-int PMPI_File_iread_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_all_c"); }
+int PMPI_File_iread_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(123 | LARGE, a); }
 #pragma weak MPI_File_iread_at = PMPI_File_iread_at
-int PMPI_File_iread_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_at"); }
+int PMPI_File_iread_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(124, a); }
 #pragma weak MPI_File_iread_at_c = PMPI_File_iread_at_c
-int PMPI_File_iread_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_at_c"); }
+int PMPI_File_iread_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(124 | LARGE, a); }
 #pragma weak MPI_File_iread_at_all = PMPI_File_iread_at_all
-int PMPI_File_iread_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_at_all"); }
+int PMPI_File_iread_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(125, a); }
 #pragma weak MPI_File_iread_at_all_c = PMPI_File_iread_at_all_c
-int PMPI_File_iread_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_at_all_c"); }
+int PMPI_File_iread_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(125 | LARGE, a); }
 #pragma weak MPI_File_iread_shared = PMPI_File_iread_shared
-int PMPI_File_iread_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_shared"); }
+int PMPI_File_iread_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(126, a); }
 #pragma weak MPI_File_iread_shared_c = PMPI_File_iread_shared_c
-int PMPI_File_iread_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iread_shared_c"); }
+int PMPI_File_iread_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(126 | LARGE, a); }
 #pragma weak MPI_File_iwrite = PMPI_File_iwrite
-int PMPI_File_iwrite(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite"); }
+int PMPI_File_iwrite(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(127, a); }
 #pragma weak MPI_File_iwrite_c = PMPI_File_iwrite_c
-int PMPI_File_iwrite_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_c"); }
+int PMPI_File_iwrite_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(127 | LARGE, a); }
 #pragma weak MPI_File_iwrite_all = PMPI_File_iwrite_all
-int PMPI_File_iwrite_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_all"); }
+int PMPI_File_iwrite_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(128, a); }
 #pragma weak MPI_File_iwrite_all_c = PMPI_File_iwrite_all_c
-int PMPI_File_iwrite_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_all_c"); }
+int PMPI_File_iwrite_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(128 | LARGE, a); }
 #pragma weak MPI_File_iwrite_at = PMPI_File_iwrite_at
-int PMPI_File_iwrite_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_at"); }
+int PMPI_File_iwrite_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(129, a); }
 #pragma weak MPI_File_iwrite_at_c = PMPI_File_iwrite_at_c
-int PMPI_File_iwrite_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_at_c"); }
+int PMPI_File_iwrite_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(129 | LARGE, a); }
 #pragma weak MPI_File_iwrite_at_all = PMPI_File_iwrite_at_all
-int PMPI_File_iwrite_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_at_all"); }
+int PMPI_File_iwrite_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(130, a); }
 #pragma weak MPI_File_iwrite_at_all_c = PMPI_File_iwrite_at_all_c
-int PMPI_File_iwrite_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_at_all_c"); }
+int PMPI_File_iwrite_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(130 | LARGE, a); }
 #pragma weak MPI_File_iwrite_shared = PMPI_File_iwrite_shared
-int PMPI_File_iwrite_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_shared"); }
+int PMPI_File_iwrite_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(131, a); }
 #pragma weak MPI_File_iwrite_shared_c = PMPI_File_iwrite_shared_c
-int PMPI_File_iwrite_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { (void)fh; (void)buf; (void)count; (void)datatype; (void)request; missing("MPI_File_iwrite_shared_c"); }
+int PMPI_File_iwrite_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(131 | LARGE, a); }
 #pragma weak MPI_File_open = PMPI_File_open
-int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh) { (void)comm; (void)filename; (void)amode; (void)info; (void)fh; missing("MPI_File_open"); }
+int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh) { const word a[] = {(word)comm, (word)filename, (word)amode, (word)info, (word)fh}; return enter(132, a); }
 #pragma weak MPI_File_preallocate = PMPI_File_preallocate
-int PMPI_File_preallocate(MPI_File fh, MPI_Offset size) { (void)fh; (void)size; missing("MPI_File_preallocate"); }
+int PMPI_File_preallocate(MPI_File fh, MPI_Offset size) { const word a[] = {(word)fh, (word)size}; return enter(133, a); }
 #pragma weak MPI_File_read = PMPI_File_read
-int PMPI_File_read(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read"); }
+int PMPI_File_read(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(134, a); }
 #pragma weak MPI_File_read_c = PMPI_File_read_c
-int PMPI_File_read_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_c"); }
+int PMPI_File_read_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(134 | LARGE, a); }
 #pragma weak MPI_File_read_all = PMPI_File_read_all
-int PMPI_File_read_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_all"); }
+int PMPI_File_read_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(135, a); }
 #pragma weak MPI_File_read_all_c = PMPI_File_read_all_c
-int PMPI_File_read_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_all_c"); }
+int PMPI_File_read_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(135 | LARGE, a); }
 #pragma weak MPI_File_read_all_begin = PMPI_File_read_all_begin
-int PMPI_File_read_all_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_read_all_begin"); }
+int PMPI_File_read_all_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(136, a); }
 #pragma weak MPI_File_read_all_begin_c = PMPI_File_read_all_begin_c
-int PMPI_File_read_all_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_read_all_begin_c"); }
+int PMPI_File_read_all_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(136 | LARGE, a); }
 #pragma weak MPI_File_read_all_end = PMPI_File_read_all_end
-int PMPI_File_read_all_end(MPI_File fh, void *buf, MPI_Status *status) { (void)fh; (void)buf; (void)status; missing("MPI_File_read_all_end"); }
+int PMPI_File_read_all_end(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(137, a); }
 #pragma weak MPI_File_read_at = PMPI_File_read_at
-int PMPI_File_read_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_at"); }
+int PMPI_File_read_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(138, a); }
 #pragma weak MPI_File_read_at_c = PMPI_File_read_at_c
-int PMPI_File_read_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_at_c"); }
+int PMPI_File_read_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(138 | LARGE, a); }
 #pragma weak MPI_File_read_at_all = PMPI_File_read_at_all
-int PMPI_File_read_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_at_all"); }
+int PMPI_File_read_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(139, a); }
 #pragma weak MPI_File_read_at_all_c = PMPI_File_read_at_all_c
-int PMPI_File_read_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_at_all_c"); }
+int PMPI_File_read_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(139 | LARGE, a); }
 #pragma weak MPI_File_read_at_all_begin = PMPI_File_read_at_all_begin
-int PMPI_File_read_at_all_begin(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; missing("MPI_File_read_at_all_begin"); }
+int PMPI_File_read_at_all_begin(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(140, a); }
 #pragma weak MPI_File_read_at_all_begin_c = PMPI_File_read_at_all_begin_c
-int PMPI_File_read_at_all_begin_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; missing("MPI_File_read_at_all_begin_c"); }
+int PMPI_File_read_at_all_begin_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(140 | LARGE, a); }
 #pragma weak MPI_File_read_at_all_end = PMPI_File_read_at_all_end
-int PMPI_File_read_at_all_end(MPI_File fh, void *buf, MPI_Status *status) { (void)fh; (void)buf; (void)status; missing("MPI_File_read_at_all_end"); }
+int PMPI_File_read_at_all_end(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(141, a); }
 #pragma weak MPI_File_read_ordered = PMPI_File_read_ordered
-int PMPI_File_read_ordered(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_ordered"); }
+int PMPI_File_read_ordered(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(142, a); }
 #pragma weak MPI_File_read_ordered_c = PMPI_File_read_ordered_c
-int PMPI_File_read_ordered_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_ordered_c"); }
+int PMPI_File_read_ordered_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(142 | LARGE, a); }
 #pragma weak MPI_File_read_ordered_begin = PMPI_File_read_ordered_begin
-int PMPI_File_read_ordered_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_read_ordered_begin"); }
+int PMPI_File_read_ordered_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(143, a); }
 #pragma weak MPI_File_read_ordered_begin_c = PMPI_File_read_ordered_begin_c
-int PMPI_File_read_ordered_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_read_ordered_begin_c"); }
+int PMPI_File_read_ordered_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(143 | LARGE, a); }
 #pragma weak MPI_File_read_ordered_end = PMPI_File_read_ordered_end
-int PMPI_File_read_ordered_end(MPI_File fh, void *buf, MPI_Status *status) { (void)fh; (void)buf; (void)status; missing("MPI_File_read_ordered_end"); }
+int PMPI_File_read_ordered_end(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(144, a); }
 #pragma weak MPI_File_read_shared = PMPI_File_read_shared
-int PMPI_File_read_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_shared"); }
+int PMPI_File_read_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(145, a); }
 #pragma weak MPI_File_read_shared_c = PMPI_File_read_shared_c
-int PMPI_File_read_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_read_shared_c"); }
+int PMPI_File_read_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(145 | LARGE, a); }
 #pragma weak MPI_File_seek = PMPI_File_seek
-int PMPI_File_seek(MPI_File fh, MPI_Offset offset, int whence) { (void)fh; (void)offset; (void)whence; missing("MPI_File_seek"); }
+int PMPI_File_seek(MPI_File fh, MPI_Offset offset, int whence) { const word a[] = {(word)fh, (word)offset, (word)whence}; return enter(146, a); }
 #pragma weak MPI_File_seek_shared = PMPI_File_seek_shared
-int PMPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) { (void)fh; (void)offset; (void)whence; missing("MPI_File_seek_shared"); }
+int PMPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) { const word a[] = {(word)fh, (word)offset, (word)whence}; return enter(147, a); }
 #pragma weak MPI_File_set_atomicity = PMPI_File_set_atomicity
-int PMPI_File_set_atomicity(MPI_File fh, int flag) { (void)fh; (void)flag; missing("MPI_File_set_atomicity"); }
+int PMPI_File_set_atomicity(MPI_File fh, int flag) { const word a[] = {(word)fh, (word)flag}; return enter(148, a); }
 #pragma weak MPI_File_set_errhandler = PMPI_File_set_errhandler
-int PMPI_File_set_errhandler(MPI_File file, MPI_Errhandler errhandler) { (void)file; (void)errhandler; missing("MPI_File_set_errhandler"); }
+int PMPI_File_set_errhandler(MPI_File file, MPI_Errhandler errhandler) { const word a[] = {(word)file, (word)errhandler}; return enter(149, a); }
 #pragma weak MPI_File_set_info = PMPI_File_set_info
-int PMPI_File_set_info(MPI_File fh, MPI_Info info) { (void)fh; (void)info; missing("MPI_File_set_info"); }
+int PMPI_File_set_info(MPI_File fh, MPI_Info info) { const word a[] = {(word)fh, (word)info}; return enter(150, a); }
 #pragma weak MPI_File_set_size = PMPI_File_set_size
-int PMPI_File_set_size(MPI_File fh, MPI_Offset size) { (void)fh; (void)size; missing("MPI_File_set_size"); }
+int PMPI_File_set_size(MPI_File fh, MPI_Offset size) { const word a[] = {(word)fh, (word)size}; return enter(151, a); }
 #pragma weak MPI_File_set_view = PMPI_File_set_view
-int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep, MPI_Info info) { (void)fh; (void)disp; (void)etype; (void)filetype; (void)datarep; (void)info; missing("MPI_File_set_view"); }
+int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep, MPI_Info info) { const word a[] = {(word)fh, (word)disp, (word)etype, (word)filetype, (word)datarep, (word)info}; return enter(152, a); }
 #pragma weak MPI_File_sync = PMPI_File_sync
-int PMPI_File_sync(MPI_File fh) { (void)fh; missing("MPI_File_sync"); }
+int PMPI_File_sync(MPI_File fh) { const word a[] = {(word)fh}; return enter(153, a); }
 #pragma weak MPI_File_toint = PMPI_File_toint
 #pragma weak MPI_File_write = PMPI_File_write
-int PMPI_File_write(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write"); }
+int PMPI_File_write(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(155, a); }
 #pragma weak MPI_File_write_c = PMPI_File_write_c
-int PMPI_File_write_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_c"); }
+int PMPI_File_write_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(155 | LARGE, a); }
 #pragma weak MPI_File_write_all = PMPI_File_write_all
-int PMPI_File_write_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_all"); }
+int PMPI_File_write_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(156, a); }
 #pragma weak MPI_File_write_all_c = PMPI_File_write_all_c
-int PMPI_File_write_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_all_c"); }
+int PMPI_File_write_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(156 | LARGE, a); }
 #pragma weak MPI_File_write_all_begin = PMPI_File_write_all_begin
-int PMPI_File_write_all_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_write_all_begin"); }
+int PMPI_File_write_all_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(157, a); }
 #pragma weak MPI_File_write_all_begin_c = PMPI_File_write_all_begin_c
-int PMPI_File_write_all_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_write_all_begin_c"); }
+int PMPI_File_write_all_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(157 | LARGE, a); }
 #pragma weak MPI_File_write_all_end = PMPI_File_write_all_end
-int PMPI_File_write_all_end(MPI_File fh, const void *buf, MPI_Status *status) { (void)fh; (void)buf; (void)status; missing("MPI_File_write_all_end"); }
+int PMPI_File_write_all_end(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(158, a); }
 #pragma weak MPI_File_write_at = PMPI_File_write_at
-int PMPI_File_write_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_at"); }
+int PMPI_File_write_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(159, a); }
 #pragma weak MPI_File_write_at_c = PMPI_File_write_at_c
-int PMPI_File_write_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_at_c"); }
+int PMPI_File_write_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(159 | LARGE, a); }
 #pragma weak MPI_File_write_at_all = PMPI_File_write_at_all
-int PMPI_File_write_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_at_all"); }
+int PMPI_File_write_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(160, a); }
 #pragma weak MPI_File_write_at_all_c = PMPI_File_write_at_all_c
-int PMPI_File_write_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_at_all_c"); }
+int PMPI_File_write_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(160 | LARGE, a); }
 #pragma weak MPI_File_write_at_all_begin = PMPI_File_write_at_all_begin
-int PMPI_File_write_at_all_begin(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; missing("MPI_File_write_at_all_begin"); }
+int PMPI_File_write_at_all_begin(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(161, a); }
 #pragma weak MPI_File_write_at_all_begin_c = PMPI_File_write_at_all_begin_c
-int PMPI_File_write_at_all_begin_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype) { (void)fh; (void)offset; (void)buf; (void)count; (void)datatype; missing("MPI_File_write_at_all_begin_c"); }
+int PMPI_File_write_at_all_begin_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(161 | LARGE, a); }
 #pragma weak MPI_File_write_at_all_end = PMPI_File_write_at_all_end
-int PMPI_File_write_at_all_end(MPI_File fh, const void *buf, MPI_Status *status) { (void)fh; (void)buf; (void)status; missing("MPI_File_write_at_all_end"); }
+int PMPI_File_write_at_all_end(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(162, a); }
 #pragma weak MPI_File_write_ordered = PMPI_File_write_ordered
-int PMPI_File_write_ordered(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_ordered"); }
+int PMPI_File_write_ordered(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(163, a); }
 #pragma weak MPI_File_write_ordered_c = PMPI_File_write_ordered_c
-int PMPI_File_write_ordered_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_ordered_c"); }
+int PMPI_File_write_ordered_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(163 | LARGE, a); }
 #pragma weak MPI_File_write_ordered_begin = PMPI_File_write_ordered_begin
-int PMPI_File_write_ordered_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_write_ordered_begin"); }
+int PMPI_File_write_ordered_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(164, a); }
 #pragma weak MPI_File_write_ordered_begin_c = PMPI_File_write_ordered_begin_c
-int PMPI_File_write_ordered_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { (void)fh; (void)buf; (void)count; (void)datatype; missing("MPI_File_write_ordered_begin_c"); }
+int PMPI_File_write_ordered_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(164 | LARGE, a); }
 #pragma weak MPI_File_write_ordered_end = PMPI_File_write_ordered_end
-int PMPI_File_write_ordered_end(MPI_File fh, const void *buf, MPI_Status *status) { (void)fh; (void)buf; (void)status; missing("MPI_File_write_ordered_end"); }
+int PMPI_File_write_ordered_end(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(165, a); }
 #pragma weak MPI_File_write_shared = PMPI_File_write_shared
-int PMPI_File_write_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_shared"); }
+int PMPI_File_write_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(166, a); }
 #pragma weak MPI_File_write_shared_c = PMPI_File_write_shared_c
-int PMPI_File_write_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { (void)fh; (void)buf; (void)count; (void)datatype; (void)status; missing("MPI_File_write_shared_c"); }
+int PMPI_File_write_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(166 | LARGE, a); }
 #pragma weak MPI_Finalize = PMPI_Finalize
 int PMPI_Finalize(void) { const word a[] = {0}; return enter(167, a); }
 #pragma weak MPI_Finalized = PMPI_Finalized
@@ -832,9 +832,9 @@ int PMPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int recvc
 #pragma weak MPI_Reduce_scatter_init_c = PMPI_Reduce_scatter_init_c
 int PMPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(306 | LARGE, a); }
 #pragma weak MPI_Register_datarep = PMPI_Register_datarep
-int PMPI_Register_datarep(const char *datarep, MPI_Datarep_conversion_function *read_conversion_fn, MPI_Datarep_conversion_function *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { (void)datarep; (void)read_conversion_fn; (void)write_conversion_fn; (void)dtype_file_extent_fn; (void)extra_state; missing("MPI_Register_datarep"); }
+int PMPI_Register_datarep(const char *datarep, MPI_Datarep_conversion_function *read_conversion_fn, MPI_Datarep_conversion_function *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { const word a[] = {(word)datarep, (word)read_conversion_fn, (word)write_conversion_fn, (word)dtype_file_extent_fn, (word)extra_state}; return enter(307, a); }
 #pragma weak MPI_Register_datarep_c = PMPI_Register_datarep_c
-int PMPI_Register_datarep_c(const char *datarep, MPI_Datarep_conversion_function_c *read_conversion_fn, MPI_Datarep_conversion_function_c *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { (void)datarep; (void)read_conversion_fn; (void)write_conversion_fn; (void)dtype_file_extent_fn; (void)extra_state; missing("MPI_Register_datarep_c"); }
+int PMPI_Register_datarep_c(const char *datarep, MPI_Datarep_conversion_function_c *read_conversion_fn, MPI_Datarep_conversion_function_c *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { const word a[] = {(word)datarep, (word)read_conversion_fn, (word)write_conversion_fn, (word)dtype_file_extent_fn, (word)extra_state}; return enter(307 | LARGE, a); }
 #pragma weak MPI_Remove_error_class = PMPI_Remove_error_class
 int PMPI_Remove_error_class(int errorclass) { const word a[] = {(word)errorclass}; return enter(308, a); }
 #pragma weak MPI_Remove_error_code = PMPI_Remove_error_code

@@ -37,13 +37,14 @@ var kinds = map[string]struct{ small, large, decoder string }{
 	"COMM?":      {"MPI_Comm", "", "word"},     // nor is this
 	"TYPE=":      {"MPI_Datatype", "", "word"}, // may be null
 	"WIN=":       {"MPI_Win", "", "word"},
+	"FILE=":      {"MPI_File", "", "word"},
 }
 
 // handles have kinds for themselves, a pointer to one, a list that is read, and one that is written.
 var handles = map[string]struct{ c, decoder string }{
 	"COMM": {"MPI_Comm", "comm"}, "TYPE": {"MPI_Datatype", "datatype"}, "OP": {"MPI_Op", "op"}, "GROUP": {"MPI_Group", "group"}, "INFO": {"MPI_Info", "info"},
 	"ERRHANDLER": {"MPI_Errhandler", "errhandler"}, "REQUEST": {"MPI_Request", "request"}, "MESSAGE": {"MPI_Message", "int"}, "WIN": {"MPI_Win", "win"},
-	"FILE": {"MPI_File", "int"}, "SESSION": {"MPI_Session", "int"},
+	"FILE": {"MPI_File", "file"}, "SESSION": {"MPI_Session", "int"},
 }
 
 // ctype is the C type of a parameter with the place of its name: "const int %s[]".
