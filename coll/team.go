@@ -177,6 +177,7 @@ type Team struct {
 	machine *machine
 	most    int  // bytes that the machine moves in a row: anyNumber, or besideBytes
 	beside  bool // Step runs the machine
+	left    bool // the farewell has begun, or is in the backlog
 
 	busy    uint32                // busyNot, busyCall, busyMoving
 	revoked atomic.Pointer[error] // by Revoke, while a call runs
@@ -396,8 +397,8 @@ func (t *Team) Missed() bool {
 }
 
 // Close ends the use of the team. It is not collective and does not wait. Peers may still
-// write to the control region, so the mesh keeps it until it is closed itself; [Team.Free]
-// frees it at once. Started calls that are not complete fail, and Close returns ErrPending.
+// write to the control region, so the mesh keeps it until it is closed itself; [Team.Free] frees
+// it at once, as Close does after StartFree. Started calls that are not complete fail, and Close returns ErrPending.
 func (t *Team) Close() error {
 	if !t.occupy(busyCall) {
 		return &Error{Op: "close", Rank: t.rank, Peer: -1, Err: ErrBusy}
@@ -407,14 +408,23 @@ func (t *Team) Close() error {
 		return nil
 	}
 	var err error
+	over := t.left && t.state == nil && t.backlog.empty()
+	if t.left && t.backlog.count.Load() == 1 { // only the farewell: others have not left
+		t.backlog.pop(ErrClosed)
+	}
 	if !t.backlog.empty() {
 		pending := t.breakUp(-1, faultLocal, ErrPending)
 		pending.Op = "close"
 		t.abandon()
 		err = pending
 	}
-	for _, mr := range []rdma.MR{t.region, t.scratch} {
-		if mr != nil {
+	t.stopOffload()
+	for _, mr := range []rdma.MR{t.scratch, t.region} {
+		switch {
+		case mr == nil:
+		case over: // no peer writes to it any more
+			err = errors.Join(err, mr.Close())
+		default:
 			t.mesh.keep(mr)
 		}
 	}
@@ -437,20 +447,27 @@ func (t *Team) Free(ctx context.Context) error {
 	}
 	t.call = &t.own
 	t.call.call = Call{Kind: farewell, Algorithm: Direct, Rank: t.rank, Size: t.size, Elem: 1}
-	if err := t.execute(ctx); err != nil {
-		t.vacate()
-		return errors.Join(err, t.Close())
+	t.left = true
+	err := t.execute(ctx)
+	t.vacate()
+	return errors.Join(err, t.Close())
+}
+
+// StartFree starts a Free behind the calls that were started before, and does not wait. No call may follow it
+// but Close, which frees the memory if the Pending is over without an error.
+func (t *Team) StartFree() (*Pending, error) {
+	if err := t.enter(farewell); err != nil {
+		return nil, err
 	}
 	defer t.vacate()
-	t.stopOffload()
-	var errs []error
-	for _, mr := range []rdma.MR{t.scratch, t.region} {
-		if mr != nil {
-			errs = append(errs, mr.Close())
-		}
+	p := t.backlog.idle()
+	p.invocation = invocation{call: Call{Kind: farewell, Algorithm: Direct, Rank: t.rank, Size: t.size, Elem: 1}}
+	p.deferred, t.left = false, true
+	t.backlog.push(p)
+	if t.backlog.deferred == 0 {
+		t.advance(false)
 	}
-	t.shut()
-	return errors.Join(errs...)
+	return p, nil
 }
 
 func (t *Team) shut() {

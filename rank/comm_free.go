@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/gorun-mpi/gorun/coll"
 )
 
 // Free frees the communicator (MPI_Comm_free). All ranks call it, when all their calls
@@ -42,6 +44,62 @@ func (c *Comm) free(ctx context.Context, op string) error {
 		return c.fail(op, -1, deleted)
 	}
 	return nil
+}
+
+// Leave frees the communicator without waiting for the others (MPI_Comm_free, which need not wait): all ranks call it, each
+// when it likes. Started operations complete, and their requests can be waited for afterwards; messages that no
+// receive waits for are lost. The memory is given back in some later call, when all ranks have left, or by Finalize.
+func (c *Comm) Leave() error {
+	w, deleted, err := c.toFree()
+	if err != nil {
+		return c.fail("leave", -1, err)
+	}
+	defer w.leave()
+	c.purge()
+	if p, err := c.team.StartFree(); err == nil {
+		if c.started++; c.started == 1 {
+			w.activate(c.team)
+		}
+		d := &departure{c, p}
+		w.activate(d)
+		d.Progress()
+	} else { // the communicator is revoked
+		_ = c.team.Close()
+		c.forget()
+	}
+	if deleted != nil {
+		return c.fail("leave", -1, deleted)
+	}
+	return nil
+}
+
+// A departure is a communicator that this rank has left: it goes when the others have left it too.
+type departure struct {
+	comm    *Comm
+	pending *coll.Pending
+}
+
+var _ advancer = (*departure)(nil)
+
+// Progress gives the communicator back once nobody writes to its memory. An error is a peer's death, or a call of another
+// rank that this one has not made: that rank gets the error in its own call.
+func (d *departure) Progress() (advanced bool) {
+	done, err := d.pending.Done()
+	if !done {
+		return false
+	}
+	c := d.comm
+	w := c.world
+	w.deactivate(d)
+	if c.started--; c.started == 0 {
+		w.deactivate(c.team)
+	}
+	_ = c.team.Close()
+	c.forget()
+	if err == nil {
+		delete(w.agreements, c.context) // all members have left
+	}
+	return true
 }
 
 // settle waits until the collectives that were started are over; their requests

@@ -227,8 +227,10 @@ func (f *frame) end(at ptr, disconnect bool) error {
 	switch {
 	case disconnect:
 		err = c.Disconnect(never)
-	case !c.busy():
-		err = c.Free(never)
+	case c.pending > 0:
+		c.last = c.Leave
+	default:
+		err = c.Leave()
 	}
 	untell(h)
 	comms.leave(h)
@@ -236,20 +238,6 @@ func (f *frame) end(at ptr, disconnect bool) error {
 	c.handler.uses--
 	c.handler.drop()
 	return err
-}
-
-// busy tells whether any rank has requests on the communicator, which MPI lets complete after MPI_Comm_free: Finalize frees
-// such a one. All ranks of the communicator get the same answer.
-func (c *comm) busy() bool {
-	mine, any := []int32{int32(c.pending)}, []int32{0}
-	err := rank.Allreduce(never, c.Comm, mine, any, rank.Max)
-	if err == nil && c.IsInter() { // that was the other group's; now each gets what the other has got, its own
-		mine[0] = any[0]
-		both := []int32{0}
-		err = rank.Allreduce(never, c.Comm, mine, both, rank.Max)
-		any[0] = max(any[0], both[0])
-	}
-	return err == nil && any[0] > 0
 }
 
 func mpiCommFree(f *frame, at ptr) error       { return f.end(at, false) }

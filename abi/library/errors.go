@@ -151,7 +151,15 @@ func mpiErrhandlerFree(f *frame, at ptr) error {
 type owner struct {
 	handle  uintptr
 	handler *errhandler
-	pending int // its requests
+	pending int          // its requests
+	last    func() error // what is left to do when they are over, after MPI_Comm_free
+}
+
+// less is the end of a request.
+func (o *owner) less() {
+	if o.pending--; o.pending == 0 && o.last != nil {
+		_ = o.last() // the communicator was freed without an error, and is gone for the program
+	}
 }
 
 func (o *owner) setHandler(e *errhandler) {

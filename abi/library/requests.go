@@ -62,11 +62,11 @@ func (q *request) finish(at *uintptr) {
 		q.active = false
 		return
 	}
-	h := q.handle
-	q.on.pending--
+	h, on := q.handle, q.on
 	*q = request{}
 	requests.leave(h)
 	*at = c_REQUEST_NULL
+	on.less()
 }
 
 // requestAt is the request at an address, nil for MPI_REQUEST_NULL.
@@ -344,9 +344,6 @@ func mpiRequestFree(f *frame, at ptr) error {
 		return wrong(c_ERR_REQUEST, "the request is MPI_REQUEST_NULL")
 	}
 	err := q.Request.Free()
-	if q.active {
-		q.on.pending++ // nobody will say when it is over: MPI_Comm_free takes it to be under way
-	}
 	q.persistent = false
 	q.done = nil
 	q.finish(handle)

@@ -589,6 +589,65 @@ static int itself(MPI_Comm c, int k, void *value, void *extra) {
 	return class == MPI_ERR_KEYVAL ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
+// freeing frees communicators in another order on each rank, with operations under way that complete nevertheless.
+static void freeing(void) {
+	MPI_Comm a, b, c;
+	MPI_Request q[2], p[2], all;
+	int next = (me + 1) % n, before = (me + n - 1) % n, other = me ^ 1, got = -1, word = me, sum = -1;
+	MPI_Comm_dup(W, &a);
+	MPI_Comm_dup(W, &b);
+	// A rank's first free comes before the message that the other rank waits for between its own.
+	MPI_Comm_free(me % 2 ? &a : &b);
+	if (me % 2)
+		MPI_Send(&me, 1, MPI_INT, other, 5, W);
+	else if (other < n) {
+		MPI_Recv(&got, 1, MPI_INT, other, 5, W, MPI_STATUS_IGNORE);
+		EQUAL(got, other);
+	}
+	MPI_Comm_free(me % 2 ? &b : &a);
+	CHECK(a == MPI_COMM_NULL && b == MPI_COMM_NULL);
+	// A message is sent on a communicator that its receiver has freed, and a reduction goes on in it.
+	MPI_Comm_dup(W, &c);
+	MPI_Irecv(&got, 1, MPI_INT, before, 6, c, &q[0]);
+	MPI_Iallreduce(&me, &sum, 1, MPI_INT, MPI_SUM, c, &all);
+	MPI_Recv_init(&word, 1, MPI_INT, before, 7, c, &p[0]);
+	MPI_Send_init(&me, 1, MPI_INT, next, 7, c, &p[1]);
+	if (me % 2 == 0)
+		MPI_Comm_free(&c);
+	MPI_Sendrecv(&me, 1, MPI_INT, before, 8, &word, 1, MPI_INT, next, 8, W, MPI_STATUS_IGNORE);
+	if (me % 2) {
+		MPI_Isend(&me, 1, MPI_INT, next, 6, c, &q[1]);
+		MPI_Comm_free(&c);
+	} else
+		q[1] = MPI_REQUEST_NULL;
+	for (int i = 0; i < 2; i++) {
+		MPI_Startall(2, p);
+		MPI_Waitall(2, p, MPI_STATUSES_IGNORE);
+		EQUAL(word, before);
+	}
+	if (before % 2 == 0)
+		MPI_Cancel(&q[0]); // nobody sends it
+	EQUAL(MPI_Waitall(2, q, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+	if (before % 2)
+		EQUAL(got, before);
+	MPI_Wait(&all, MPI_STATUS_IGNORE);
+	EQUAL(sum, n * (n - 1) / 2);
+	MPI_Request_free(&p[0]);
+	MPI_Request_free(&p[1]);
+	// A request that is freed before its communicator is still sent.
+	MPI_Comm_dup(W, &c);
+	MPI_Isend(&me, 1, MPI_INT, next, 9, c, &q[1]);
+	MPI_Request_free(&q[1]);
+	MPI_Recv(&got, 1, MPI_INT, before, 9, c, MPI_STATUS_IGNORE);
+	EQUAL(got, before);
+	MPI_Comm_free(&c);
+	// Their memory comes back: more than fit at once.
+	for (int i = 0; i < 2000; i++) {
+		MPI_Comm_dup(W, &c);
+		MPI_Comm_free(&c);
+	}
+}
+
 static void attributes(void) {
 	int k, k2, flag; // the value 13 cannot be deleted
 	void *value;
@@ -995,7 +1054,7 @@ static void steady(void) {
 
 static const struct one cases[] = {
 	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types},
-	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators},
+	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators}, {"freeing", freeing},
 	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"dynamic", dynamic}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };
 
