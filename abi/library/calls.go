@@ -93,6 +93,13 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiAllgathervInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
 		}
+	case 17:
+		a0 := f.int(0)
+		a1 := f.info(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiAllocMem(f, a0, a1, a2))
+		}
 	case 18:
 		a0 := f.ptr(0)
 		a1 := f.ptr(1)

@@ -87,3 +87,14 @@ func mpiGetProcessorName(f *frame, to, length ptr) error {
 	f.putText(to, length, c_MAX_PROCESSOR_NAME, job.world.ProcessorName())
 	return nil
 }
+
+// mpiAllocMem has the errors of MPI_Alloc_mem, which C does otherwise.
+func mpiAllocMem(_ *frame, size int, _ *info, to ptr) error {
+	if to == nil {
+		return errNull
+	}
+	if size < 0 {
+		return wrong(c_ERR_ARG, "the size is %d", size)
+	}
+	return wrong(c_ERR_NO_MEM, "there are no %d bytes", size)
+}

@@ -130,7 +130,9 @@ func (f *frame) request(i int) *request {
 	q := requests.find(f.words[i])
 	if q == nil {
 		f.bad(badHandle(c_ERR_REQUEST, "request", f.words[i]))
+		return nil
 	}
+	f.on = q.on
 	return q
 }
 

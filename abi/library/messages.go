@@ -222,73 +222,81 @@ func mpiIprobe(f *frame, src, tag int, c *comm, flag, status ptr) error {
 	return err
 }
 
-var messages = newTable[rank.Message](kindMessage)
+// A message is MPI_Message: one that was matched on a communicator, whose errors are those of its receive.
+type message struct {
+	rank.Message
+	on *comm
+}
+
+var messages = newTable[message](kindMessage)
 
 // found stores a matched message's handle. A probe of MPI_PROC_NULL finds one of its own.
-func (f *frame) found(to ptr, m rank.Message, from int) {
+func (f *frame) found(to ptr, c *comm, m rank.Message, from int) {
 	h := uintptr(c_MESSAGE_NO_PROC)
 	if from != rank.ProcNull {
-		var slot *rank.Message
+		var slot *message
 		h, slot = messages.enter()
-		*slot = m
+		*slot = message{m, c}
 	}
 	f.putHandle(to, h)
 }
 
-func mpiMprobe(f *frame, src, tag int, c *comm, message, status ptr) error {
+func mpiMprobe(f *frame, src, tag int, c *comm, to, status ptr) error {
 	from, n := f.peer(src, true), f.tag(tag, true)
-	if f.err != nil || message == nil {
+	if f.err != nil || to == nil {
 		return f.orNull()
 	}
 	m, st, err := c.Mprobe(never, from, n)
 	if err == nil {
 		statusAt(status).set(&st)
-		f.found(message, m, from)
+		f.found(to, c, m, from)
 	}
 	return err
 }
 
-func mpiImprobe(f *frame, src, tag int, c *comm, flag, message, status ptr) error {
+func mpiImprobe(f *frame, src, tag int, c *comm, flag, to, status ptr) error {
 	from, n := f.peer(src, true), f.tag(tag, true)
-	if f.err != nil || message == nil {
+	if f.err != nil || to == nil {
 		return f.orNull()
 	}
 	m, st, found, err := c.Improbe(from, n)
 	if found && err == nil {
 		statusAt(status).set(&st)
-		f.found(message, m, from)
+		f.found(to, c, m, from)
 	}
 	f.putBool(flag, found)
 	return err
 }
 
-// taken is the message of a handle, which is null from now on. none: it is the one of MPI_PROC_NULL.
-func (f *frame) taken(at ptr) (m rank.Message, none bool) {
+// messageAt looks at the message at an address. none: it is the one of MPI_PROC_NULL.
+func (f *frame) messageAt(at ptr) (none bool) {
 	h := f.handleAt(at)
-	if h == c_MESSAGE_NO_PROC {
-		f.putHandle(at, c_MESSAGE_NULL)
-		return m, true
-	}
-	slot := messages.find(h)
-	if slot == nil {
+	if m := messages.find(h); m != nil {
+		f.on = &m.on.owner
+	} else if h != c_MESSAGE_NO_PROC {
 		f.bad(badHandle(c_ERR_REQUEST, "message", h))
-		return m, false
 	}
-	m, *slot = *slot, rank.Message{}
-	messages.leave(h)
-	f.putHandle(at, c_MESSAGE_NULL)
-	return m, false
+	return h == c_MESSAGE_NO_PROC
 }
 
-func mpiMrecv(f *frame, at ptr, count int, t *datatype, message, status ptr) error {
+// taken ends the message at an address, which is null from now on.
+func (f *frame) taken(at ptr) (m message) {
+	h := f.handleAt(at)
+	if slot := messages.find(h); slot != nil {
+		m, *slot = *slot, message{}
+		messages.leave(h)
+	}
+	f.putHandle(at, c_MESSAGE_NULL)
+	return m
+}
+
+func mpiMrecv(f *frame, at ptr, count int, t *datatype, from, status ptr) error {
+	none := f.messageAt(from)
 	b := f.buffer(at, count, t)
 	if f.err != nil {
 		return f.err
 	}
-	m, none := f.taken(message)
-	if f.err != nil {
-		return f.err
-	}
+	m := f.taken(from)
 	if none {
 		statusAt(status).set(&rank.Status{Source: rank.ProcNull, Tag: rank.AnyTag})
 		return nil
@@ -298,19 +306,17 @@ func mpiMrecv(f *frame, at ptr, count int, t *datatype, message, status ptr) err
 	return err
 }
 
-func mpiImrecv(f *frame, at ptr, count int, t *datatype, message, request ptr) error {
+func mpiImrecv(f *frame, at ptr, count int, t *datatype, from, request ptr) error {
+	none := f.messageAt(from)
 	b := f.buffer(at, count, t)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
-	m, none := f.taken(message)
-	if f.err != nil {
-		return f.err
-	}
+	m := f.taken(from)
 	if none {
 		return f.to(request, world).started(world.Irecv(b, rank.ProcNull, 0))
 	}
-	return f.to(request, world).started(m.Irecv(b))
+	return f.to(request, m.on).started(m.Irecv(b))
 }
 
 // The buffer of buffered sends is the world's own memory; C's is kept only to be given back.

@@ -359,7 +359,6 @@ func mpiRequestGetStatus(f *frame, q *request, flag, status ptr) error {
 		statusAt(status).set(&nothing)
 		return nil
 	}
-	f.on = q.on
 	st, done, err := q.GetStatus()
 	f.putBool(flag, done)
 	if done {

@@ -111,13 +111,13 @@ int PMPI_Get_version(int *version, int *subversion) {
 	return MPI_SUCCESS;
 }
 
-int PMPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) {
+int quick_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) {
 	(void)info;
-	void *mem = size < 0 ? NULL : aligned_alloc(64, ((size_t)size + 127) & ~(size_t)63);
+	void *mem = size < 0 || baseptr == NULL ? NULL : aligned_alloc(64, ((size_t)size + 127) & ~(size_t)63);
 	if (mem == NULL)
-		return MPI_ERR_NO_MEM;
+		return 0;
 	memcpy(baseptr, &mem, sizeof mem);
-	return MPI_SUCCESS;
+	return 1;
 }
 
 int PMPI_Free_mem(void *base) {

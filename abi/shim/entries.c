@@ -44,6 +44,7 @@ int PMPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendty
 #pragma weak MPI_Allgatherv_init_c = PMPI_Allgatherv_init_c
 int PMPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(16 | LARGE, a); }
 #pragma weak MPI_Alloc_mem = PMPI_Alloc_mem
+int PMPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) { if (quick_Alloc_mem(size, info, baseptr)) return MPI_SUCCESS; const word a[] = {(word)size, (word)info, (word)baseptr}; return enter(17, a); }
 #pragma weak MPI_Allreduce = PMPI_Allreduce
 int PMPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(18, a); }
 #pragma weak MPI_Allreduce_c = PMPI_Allreduce_c

@@ -44,6 +44,7 @@ enum { COMMS_TOLD = 256 };
 // What C can often answer itself: 0 where Go has to.
 int quick_Comm_rank(MPI_Comm comm, int *rank);
 int quick_Comm_size(MPI_Comm comm, int *size);
+int quick_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr);
 
 #pragma GCC visibility pop
 

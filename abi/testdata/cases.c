@@ -991,6 +991,33 @@ static void mistakes(void) {
 	CLASS(MPI_Send(&v, 1, MPI_INT, n, 0, dup), MPI_ERR_RANK);
 	EQUAL(handled, 1);
 	EQUAL(handled_class, MPI_ERR_RANK);
+	// Errors of a message and of a request go to their communicator's handler.
+	MPI_Message message;
+	MPI_Send(&v, 1, MPI_INT, me, 0, dup);
+	MPI_Mprobe(me, 0, dup, &message, MPI_STATUS_IGNORE);
+	CLASS(MPI_Mrecv(&v, -1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_COUNT);
+	EQUAL(handled, 2);
+	CLASS(MPI_Imrecv(&v, 0, MPI_INT, &message, &q), MPI_SUCCESS);
+	CLASS(MPI_Wait(&q, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+	EQUAL(handled, 3);
+	MPI_Recv_init(&v, 1, MPI_INT, me, 0, dup, &q);
+	CLASS(MPI_Pready(0, q), MPI_ERR_REQUEST);
+	EQUAL(handled, 4);
+	MPI_Request_free(&q);
+	handled = 1;
+	// Those of no object go to the handler of MPI_COMM_SELF.
+	void *mem;
+	MPI_Errhandler old;
+	MPI_Comm_create_errhandler(handler, &h);
+	MPI_Comm_get_errhandler(MPI_COMM_SELF, &old);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, h);
+	CLASS(MPI_Alloc_mem(-1, MPI_INFO_NULL, &mem), MPI_ERR_ARG);
+	EQUAL(handled, 2);
+	CLASS(MPI_Alloc_mem((MPI_Aint)1 << 60, MPI_INFO_NULL, &mem), MPI_ERR_NO_MEM);
+	EQUAL(handled_class, MPI_ERR_NO_MEM);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, old);
+	MPI_Errhandler_free(&h);
+	handled = 1;
 	int class, code, len;
 	char text[MPI_MAX_ERROR_STRING];
 	MPI_Add_error_class(&class);
