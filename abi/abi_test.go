@@ -160,7 +160,7 @@ func TestEnds(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"missing", 1, "MPI_T_pvar_get_num is not there yet in gorun's libmpi_abi.so.1"},
+		{"missing", 55, "MPI_T_pvar_get_num: rank 0: it is not there yet in gorun's libmpi_abi.so.1"},
 		{"before", 16, "MPI_Barrier: it was called before MPI_Init"},
 		{"after", 16, "MPI_Barrier: it was called after MPI_Finalize"},
 		{"later", 16, "MPI_Comm_rank: it was called after MPI_Finalize"},

@@ -29,7 +29,7 @@ func gorun_mpi_call(number C.int, words unsafe.Pointer) C.int {
 		deepen(stackDepth)
 		return 0
 	case isMissing:
-		missing(text(*(*ptr)(unsafe.Pointer(&w[0]))))
+		return C.int(missing(text(*(*ptr)(unsafe.Pointer(&w[0])))))
 	}
 	f := frame{words: w, number: int(number) &^ large, large: number&large != 0}
 	return C.int(call(&f))

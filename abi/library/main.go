@@ -76,9 +76,13 @@ func call(f *frame) int {
 	return raise(f.on, names[f.number], f.err)
 }
 
-// missing ends the job because of a function that is not there.
-func missing(name string) {
-	abort(1, name+" is not there yet in gorun's libmpi_abi.so.1 (docs/c.md has the list)")
+// missing is an error of no object, so that programs can ask whether there is such a function, by the handler of MPI_COMM_SELF.
+func missing(name string) int {
+	err := wrong(c_ERR_UNSUPPORTED_OPERATION, "it is not there yet in gorun's libmpi_abi.so.1 (docs/c.md has the list)")
+	if job.stage != inside {
+		abort(c_ERR_UNSUPPORTED_OPERATION, name+": "+err.Error())
+	}
+	return raise(nil, name, err)
 }
 
 // abort ends the job, and this process.

@@ -3,16 +3,16 @@
 #include "answers.c"
 
 #pragma weak MPI_Abi_get_fortran_booleans = PMPI_Abi_get_fortran_booleans
-int PMPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set) { (void)logical_size; (void)logical_true; (void)logical_false; (void)is_set; missing("MPI_Abi_get_fortran_booleans"); }
+int PMPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set) { (void)logical_size; (void)logical_true; (void)logical_false; (void)is_set; return missing("MPI_Abi_get_fortran_booleans"); }
 #pragma weak MPI_Abi_get_fortran_info = PMPI_Abi_get_fortran_info
-int PMPI_Abi_get_fortran_info(MPI_Info *info) { (void)info; missing("MPI_Abi_get_fortran_info"); }
+int PMPI_Abi_get_fortran_info(MPI_Info *info) { (void)info; return missing("MPI_Abi_get_fortran_info"); }
 #pragma weak MPI_Abi_get_info = PMPI_Abi_get_info
-int PMPI_Abi_get_info(MPI_Info *info) { (void)info; missing("MPI_Abi_get_info"); }
+int PMPI_Abi_get_info(MPI_Info *info) { (void)info; return missing("MPI_Abi_get_info"); }
 #pragma weak MPI_Abi_get_version = PMPI_Abi_get_version
 #pragma weak MPI_Abi_set_fortran_booleans = PMPI_Abi_set_fortran_booleans
-int PMPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false) { (void)logical_size; (void)logical_true; (void)logical_false; missing("MPI_Abi_set_fortran_booleans"); }
+int PMPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false) { (void)logical_size; (void)logical_true; (void)logical_false; return missing("MPI_Abi_set_fortran_booleans"); }
 #pragma weak MPI_Abi_set_fortran_info = PMPI_Abi_set_fortran_info
-int PMPI_Abi_set_fortran_info(MPI_Info info) { (void)info; missing("MPI_Abi_set_fortran_info"); }
+int PMPI_Abi_set_fortran_info(MPI_Info info) { (void)info; return missing("MPI_Abi_set_fortran_info"); }
 #pragma weak MPI_Abort = PMPI_Abort
 int PMPI_Abort(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(6, a); }
 #pragma weak MPI_Accumulate = PMPI_Accumulate
@@ -114,7 +114,7 @@ int PMPI_Buffer_detach_c(void *buffer_addr, MPI_Count *size) { const word a[] = 
 #pragma weak MPI_Buffer_flush = PMPI_Buffer_flush
 int PMPI_Buffer_flush(void) { const word a[] = {0}; return enter(37, a); }
 #pragma weak MPI_Buffer_iflush = PMPI_Buffer_iflush
-int PMPI_Buffer_iflush(MPI_Request *request) { (void)request; missing("MPI_Buffer_iflush"); }
+int PMPI_Buffer_iflush(MPI_Request *request) { (void)request; return missing("MPI_Buffer_iflush"); }
 #pragma weak MPI_Cancel = PMPI_Cancel
 int PMPI_Cancel(MPI_Request *request) { const word a[] = {(word)request}; return enter(39, a); }
 #pragma weak MPI_Cart_coords = PMPI_Cart_coords
@@ -134,25 +134,25 @@ int PMPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm) { c
 #pragma weak MPI_Cartdim_get = PMPI_Cartdim_get
 int PMPI_Cartdim_get(MPI_Comm comm, int *ndims) { const word a[] = {(word)comm, (word)ndims}; return enter(47, a); }
 #pragma weak MPI_Close_port = PMPI_Close_port
-int PMPI_Close_port(const char *port_name) { (void)port_name; missing("MPI_Close_port"); }
+int PMPI_Close_port(const char *port_name) { (void)port_name; return missing("MPI_Close_port"); }
 #pragma weak MPI_Comm_accept = PMPI_Comm_accept
-int PMPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; missing("MPI_Comm_accept"); }
+int PMPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; return missing("MPI_Comm_accept"); }
 #pragma weak MPI_Comm_attach_buffer = PMPI_Comm_attach_buffer
-int PMPI_Comm_attach_buffer(MPI_Comm comm, void *buffer, int size) { (void)comm; (void)buffer; (void)size; missing("MPI_Comm_attach_buffer"); }
+int PMPI_Comm_attach_buffer(MPI_Comm comm, void *buffer, int size) { (void)comm; (void)buffer; (void)size; return missing("MPI_Comm_attach_buffer"); }
 #pragma weak MPI_Comm_attach_buffer_c = PMPI_Comm_attach_buffer_c
-int PMPI_Comm_attach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count size) { (void)comm; (void)buffer; (void)size; missing("MPI_Comm_attach_buffer_c"); }
+int PMPI_Comm_attach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count size) { (void)comm; (void)buffer; (void)size; return missing("MPI_Comm_attach_buffer_c"); }
 #pragma weak MPI_Comm_call_errhandler = PMPI_Comm_call_errhandler
 int PMPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(51, a); }
 #pragma weak MPI_Comm_compare = PMPI_Comm_compare
 int PMPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int *result) { const word a[] = {(word)comm1, (word)comm2, (word)result}; return enter(52, a); }
 #pragma weak MPI_Comm_connect = PMPI_Comm_connect
-int PMPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; missing("MPI_Comm_connect"); }
+int PMPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; return missing("MPI_Comm_connect"); }
 #pragma weak MPI_Comm_create = PMPI_Comm_create
 int PMPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)group, (word)newcomm}; return enter(54, a); }
 #pragma weak MPI_Comm_create_errhandler = PMPI_Comm_create_errhandler
 int PMPI_Comm_create_errhandler(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)comm_errhandler_fn, (word)errhandler}; return enter(55, a); }
 #pragma weak MPI_Comm_create_from_group = PMPI_Comm_create_from_group
-int PMPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) { (void)group; (void)stringtag; (void)info; (void)errhandler; (void)newcomm; missing("MPI_Comm_create_from_group"); }
+int PMPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) { (void)group; (void)stringtag; (void)info; (void)errhandler; (void)newcomm; return missing("MPI_Comm_create_from_group"); }
 #pragma weak MPI_Comm_create_group = PMPI_Comm_create_group
 int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)group, (word)tag, (word)newcomm}; return enter(57, a); }
 #pragma weak MPI_Comm_create_keyval = PMPI_Comm_create_keyval
@@ -160,9 +160,9 @@ int PMPI_Comm_create_keyval(MPI_Comm_copy_attr_function *comm_copy_attr_fn, MPI_
 #pragma weak MPI_Comm_delete_attr = PMPI_Comm_delete_attr
 int PMPI_Comm_delete_attr(MPI_Comm comm, int comm_keyval) { const word a[] = {(word)comm, (word)comm_keyval}; return enter(59, a); }
 #pragma weak MPI_Comm_detach_buffer = PMPI_Comm_detach_buffer
-int PMPI_Comm_detach_buffer(MPI_Comm comm, void *buffer_addr, int *size) { (void)comm; (void)buffer_addr; (void)size; missing("MPI_Comm_detach_buffer"); }
+int PMPI_Comm_detach_buffer(MPI_Comm comm, void *buffer_addr, int *size) { (void)comm; (void)buffer_addr; (void)size; return missing("MPI_Comm_detach_buffer"); }
 #pragma weak MPI_Comm_detach_buffer_c = PMPI_Comm_detach_buffer_c
-int PMPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer_addr, MPI_Count *size) { (void)comm; (void)buffer_addr; (void)size; missing("MPI_Comm_detach_buffer_c"); }
+int PMPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer_addr, MPI_Count *size) { (void)comm; (void)buffer_addr; (void)size; return missing("MPI_Comm_detach_buffer_c"); }
 #pragma weak MPI_Comm_disconnect = PMPI_Comm_disconnect
 int PMPI_Comm_disconnect(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(61, a); }
 #pragma weak MPI_Comm_dup = PMPI_Comm_dup
@@ -170,7 +170,7 @@ int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm) { const word a[] = {(word)co
 #pragma weak MPI_Comm_dup_with_info = PMPI_Comm_dup_with_info
 int PMPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)info, (word)newcomm}; return enter(63, a); }
 #pragma weak MPI_Comm_flush_buffer = PMPI_Comm_flush_buffer
-int PMPI_Comm_flush_buffer(MPI_Comm comm) { (void)comm; missing("MPI_Comm_flush_buffer"); }
+int PMPI_Comm_flush_buffer(MPI_Comm comm) { (void)comm; return missing("MPI_Comm_flush_buffer"); }
 #pragma weak MPI_Comm_free = PMPI_Comm_free
 int PMPI_Comm_free(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(65, a); }
 #pragma weak MPI_Comm_free_keyval = PMPI_Comm_free_keyval
@@ -193,9 +193,9 @@ int PMPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request) { con
 #pragma weak MPI_Comm_idup_with_info = PMPI_Comm_idup_with_info
 int PMPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request) { const word a[] = {(word)comm, (word)info, (word)newcomm, (word)request}; return enter(75, a); }
 #pragma weak MPI_Comm_iflush_buffer = PMPI_Comm_iflush_buffer
-int PMPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) { (void)comm; (void)request; missing("MPI_Comm_iflush_buffer"); }
+int PMPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) { (void)comm; (void)request; return missing("MPI_Comm_iflush_buffer"); }
 #pragma weak MPI_Comm_join = PMPI_Comm_join
-int PMPI_Comm_join(int fd, MPI_Comm *intercomm) { (void)fd; (void)intercomm; missing("MPI_Comm_join"); }
+int PMPI_Comm_join(int fd, MPI_Comm *intercomm) { (void)fd; (void)intercomm; return missing("MPI_Comm_join"); }
 #pragma weak MPI_Comm_rank = PMPI_Comm_rank
 int PMPI_Comm_rank(MPI_Comm comm, int *rank) { if (quick_Comm_rank(comm, rank)) return MPI_SUCCESS; const word a[] = {(word)comm, (word)rank}; return enter(78, a); }
 #pragma weak MPI_Comm_remote_group = PMPI_Comm_remote_group
@@ -213,9 +213,9 @@ int PMPI_Comm_set_name(MPI_Comm comm, const char *comm_name) { const word a[] = 
 #pragma weak MPI_Comm_size = PMPI_Comm_size
 int PMPI_Comm_size(MPI_Comm comm, int *size) { if (quick_Comm_size(comm, size)) return MPI_SUCCESS; const word a[] = {(word)comm, (word)size}; return enter(85, a); }
 #pragma weak MPI_Comm_spawn = PMPI_Comm_spawn
-int PMPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)command; (void)argv; (void)maxprocs; (void)info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; missing("MPI_Comm_spawn"); }
+int PMPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)command; (void)argv; (void)maxprocs; (void)info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; return missing("MPI_Comm_spawn"); }
 #pragma weak MPI_Comm_spawn_multiple = PMPI_Comm_spawn_multiple
-int PMPI_Comm_spawn_multiple(int count, char *array_of_commands[], char **array_of_argv[], const int array_of_maxprocs[], const MPI_Info array_of_info[], int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)count; (void)array_of_commands; (void)array_of_argv; (void)array_of_maxprocs; (void)array_of_info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; missing("MPI_Comm_spawn_multiple"); }
+int PMPI_Comm_spawn_multiple(int count, char *array_of_commands[], char **array_of_argv[], const int array_of_maxprocs[], const MPI_Info array_of_info[], int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)count; (void)array_of_commands; (void)array_of_argv; (void)array_of_maxprocs; (void)array_of_info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; return missing("MPI_Comm_spawn_multiple"); }
 #pragma weak MPI_Comm_split = PMPI_Comm_split
 int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)color, (word)key, (word)newcomm}; return enter(88, a); }
 #pragma weak MPI_Comm_split_type = PMPI_Comm_split_type
@@ -473,7 +473,7 @@ int PMPI_Get_elements_c(const MPI_Status *status, MPI_Datatype datatype, MPI_Cou
 #pragma weak MPI_Get_elements_x = PMPI_Get_elements_x
 int PMPI_Get_elements_x(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(179, a); }
 #pragma weak MPI_Get_hw_resource_info = PMPI_Get_hw_resource_info
-int PMPI_Get_hw_resource_info(MPI_Info *hw_info) { (void)hw_info; missing("MPI_Get_hw_resource_info"); }
+int PMPI_Get_hw_resource_info(MPI_Info *hw_info) { (void)hw_info; return missing("MPI_Get_hw_resource_info"); }
 #pragma weak MPI_Get_library_version = PMPI_Get_library_version
 int PMPI_Get_library_version(char *version, int *resultlen) { const word a[] = {(word)version, (word)resultlen}; return enter(181, a); }
 #pragma weak MPI_Get_processor_name = PMPI_Get_processor_name
@@ -504,7 +504,7 @@ int PMPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *newgro
 #pragma weak MPI_Group_free = PMPI_Group_free
 int PMPI_Group_free(MPI_Group *group) { const word a[] = {(word)group}; return enter(195, a); }
 #pragma weak MPI_Group_from_session_pset = PMPI_Group_from_session_pset
-int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup) { (void)session; (void)pset_name; (void)newgroup; missing("MPI_Group_from_session_pset"); }
+int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup) { (void)session; (void)pset_name; (void)newgroup; return missing("MPI_Group_from_session_pset"); }
 #pragma weak MPI_Group_fromint = PMPI_Group_fromint
 #pragma weak MPI_Group_incl = PMPI_Group_incl
 int PMPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranks, (word)newgroup}; return enter(198, a); }
@@ -628,7 +628,7 @@ int PMPI_Initialized(int *flag) { const word a[] = {(word)flag}; return enter(24
 #pragma weak MPI_Intercomm_create = PMPI_Intercomm_create
 int PMPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm) { const word a[] = {(word)local_comm, (word)local_leader, (word)peer_comm, (word)remote_leader, (word)tag, (word)newintercomm}; return enter(242, a); }
 #pragma weak MPI_Intercomm_create_from_groups = PMPI_Intercomm_create_from_groups
-int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) { (void)local_group; (void)local_leader; (void)remote_group; (void)remote_leader; (void)stringtag; (void)info; (void)errhandler; (void)newintercomm; missing("MPI_Intercomm_create_from_groups"); }
+int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) { (void)local_group; (void)local_leader; (void)remote_group; (void)remote_leader; (void)stringtag; (void)info; (void)errhandler; (void)newintercomm; return missing("MPI_Intercomm_create_from_groups"); }
 #pragma weak MPI_Intercomm_merge = PMPI_Intercomm_merge
 int PMPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) { const word a[] = {(word)intercomm, (word)high, (word)newintracomm}; return enter(244, a); }
 #pragma weak MPI_Iprobe = PMPI_Iprobe
@@ -688,7 +688,7 @@ int PMPI_Keyval_create(MPI_Copy_function *copy_fn, MPI_Delete_function *delete_f
 #pragma weak MPI_Keyval_free = PMPI_Keyval_free
 int PMPI_Keyval_free(int *keyval) { const word a[] = {(word)keyval}; return enter(260, a); }
 #pragma weak MPI_Lookup_name = PMPI_Lookup_name
-int PMPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name) { (void)service_name; (void)info; (void)port_name; missing("MPI_Lookup_name"); }
+int PMPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Lookup_name"); }
 #pragma weak MPI_Message_fromint = PMPI_Message_fromint
 #pragma weak MPI_Message_toint = PMPI_Message_toint
 #pragma weak MPI_Mprobe = PMPI_Mprobe
@@ -748,19 +748,19 @@ int PMPI_Op_free(MPI_Op *op) { const word a[] = {(word)op}; return enter(278, a)
 #pragma weak MPI_Op_fromint = PMPI_Op_fromint
 #pragma weak MPI_Op_toint = PMPI_Op_toint
 #pragma weak MPI_Open_port = PMPI_Open_port
-int PMPI_Open_port(MPI_Info info, char *port_name) { (void)info; (void)port_name; missing("MPI_Open_port"); }
+int PMPI_Open_port(MPI_Info info, char *port_name) { (void)info; (void)port_name; return missing("MPI_Open_port"); }
 #pragma weak MPI_Pack = PMPI_Pack
 int PMPI_Pack(const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, int outsize, int *position, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position, (word)comm}; return enter(282, a); }
 #pragma weak MPI_Pack_c = PMPI_Pack_c
 int PMPI_Pack_c(const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position, (word)comm}; return enter(282 | LARGE, a); }
 #pragma weak MPI_Pack_external = PMPI_Pack_external
-int PMPI_Pack_external(const char *datarep, const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position) { (void)datarep; (void)inbuf; (void)incount; (void)datatype; (void)outbuf; (void)outsize; (void)position; missing("MPI_Pack_external"); }
+int PMPI_Pack_external(const char *datarep, const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position) { (void)datarep; (void)inbuf; (void)incount; (void)datatype; (void)outbuf; (void)outsize; (void)position; return missing("MPI_Pack_external"); }
 #pragma weak MPI_Pack_external_c = PMPI_Pack_external_c
-int PMPI_Pack_external_c(const char *datarep, const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position) { (void)datarep; (void)inbuf; (void)incount; (void)datatype; (void)outbuf; (void)outsize; (void)position; missing("MPI_Pack_external_c"); }
+int PMPI_Pack_external_c(const char *datarep, const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position) { (void)datarep; (void)inbuf; (void)incount; (void)datatype; (void)outbuf; (void)outsize; (void)position; return missing("MPI_Pack_external_c"); }
 #pragma weak MPI_Pack_external_size = PMPI_Pack_external_size
-int PMPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size) { (void)datarep; (void)incount; (void)datatype; (void)size; missing("MPI_Pack_external_size"); }
+int PMPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size) { (void)datarep; (void)incount; (void)datatype; (void)size; return missing("MPI_Pack_external_size"); }
 #pragma weak MPI_Pack_external_size_c = PMPI_Pack_external_size_c
-int PMPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size) { (void)datarep; (void)incount; (void)datatype; (void)size; missing("MPI_Pack_external_size_c"); }
+int PMPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size) { (void)datarep; (void)incount; (void)datatype; (void)size; return missing("MPI_Pack_external_size_c"); }
 #pragma weak MPI_Pack_size = PMPI_Pack_size
 int PMPI_Pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size) { const word a[] = {(word)incount, (word)datatype, (word)comm, (word)size}; return enter(285, a); }
 #pragma weak MPI_Pack_size_c = PMPI_Pack_size_c
@@ -785,7 +785,7 @@ int PMPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype dat
 #pragma weak MPI_Psend_init_c = PMPI_Psend_init_c
 int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(293 | LARGE, a); }
 #pragma weak MPI_Publish_name = PMPI_Publish_name
-int PMPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; missing("MPI_Publish_name"); }
+int PMPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Publish_name"); }
 #pragma weak MPI_Put = PMPI_Put
 int PMPI_Put(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(295, a); }
 #pragma weak MPI_Put_c = PMPI_Put_c
@@ -915,38 +915,38 @@ int PMPI_Sendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest,
 #pragma weak MPI_Sendrecv_replace_c = PMPI_Sendrecv_replace_c
 int PMPI_Sendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(332 | LARGE, a); }
 #pragma weak MPI_Session_attach_buffer = PMPI_Session_attach_buffer
-int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size) { (void)session; (void)buffer; (void)size; missing("MPI_Session_attach_buffer"); }
+int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size) { (void)session; (void)buffer; (void)size; return missing("MPI_Session_attach_buffer"); }
 #pragma weak MPI_Session_attach_buffer_c = PMPI_Session_attach_buffer_c
-int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size) { (void)session; (void)buffer; (void)size; missing("MPI_Session_attach_buffer_c"); }
+int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size) { (void)session; (void)buffer; (void)size; return missing("MPI_Session_attach_buffer_c"); }
 #pragma weak MPI_Session_call_errhandler = PMPI_Session_call_errhandler
-int PMPI_Session_call_errhandler(MPI_Session session, int errorcode) { (void)session; (void)errorcode; missing("MPI_Session_call_errhandler"); }
+int PMPI_Session_call_errhandler(MPI_Session session, int errorcode) { (void)session; (void)errorcode; return missing("MPI_Session_call_errhandler"); }
 #pragma weak MPI_Session_create_errhandler = PMPI_Session_create_errhandler
-int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) { (void)session_errhandler_fn; (void)errhandler; missing("MPI_Session_create_errhandler"); }
+int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) { (void)session_errhandler_fn; (void)errhandler; return missing("MPI_Session_create_errhandler"); }
 #pragma weak MPI_Session_detach_buffer = PMPI_Session_detach_buffer
-int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size) { (void)session; (void)buffer_addr; (void)size; missing("MPI_Session_detach_buffer"); }
+int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size) { (void)session; (void)buffer_addr; (void)size; return missing("MPI_Session_detach_buffer"); }
 #pragma weak MPI_Session_detach_buffer_c = PMPI_Session_detach_buffer_c
-int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size) { (void)session; (void)buffer_addr; (void)size; missing("MPI_Session_detach_buffer_c"); }
+int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size) { (void)session; (void)buffer_addr; (void)size; return missing("MPI_Session_detach_buffer_c"); }
 #pragma weak MPI_Session_finalize = PMPI_Session_finalize
-int PMPI_Session_finalize(MPI_Session *session) { (void)session; missing("MPI_Session_finalize"); }
+int PMPI_Session_finalize(MPI_Session *session) { (void)session; return missing("MPI_Session_finalize"); }
 #pragma weak MPI_Session_flush_buffer = PMPI_Session_flush_buffer
-int PMPI_Session_flush_buffer(MPI_Session session) { (void)session; missing("MPI_Session_flush_buffer"); }
+int PMPI_Session_flush_buffer(MPI_Session session) { (void)session; return missing("MPI_Session_flush_buffer"); }
 #pragma weak MPI_Session_fromint = PMPI_Session_fromint
 #pragma weak MPI_Session_get_errhandler = PMPI_Session_get_errhandler
-int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) { (void)session; (void)errhandler; missing("MPI_Session_get_errhandler"); }
+int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) { (void)session; (void)errhandler; return missing("MPI_Session_get_errhandler"); }
 #pragma weak MPI_Session_get_info = PMPI_Session_get_info
-int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used) { (void)session; (void)info_used; missing("MPI_Session_get_info"); }
+int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used) { (void)session; (void)info_used; return missing("MPI_Session_get_info"); }
 #pragma weak MPI_Session_get_nth_pset = PMPI_Session_get_nth_pset
-int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name) { (void)session; (void)info; (void)n; (void)pset_len; (void)pset_name; missing("MPI_Session_get_nth_pset"); }
+int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name) { (void)session; (void)info; (void)n; (void)pset_len; (void)pset_name; return missing("MPI_Session_get_nth_pset"); }
 #pragma weak MPI_Session_get_num_psets = PMPI_Session_get_num_psets
-int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names) { (void)session; (void)info; (void)npset_names; missing("MPI_Session_get_num_psets"); }
+int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names) { (void)session; (void)info; (void)npset_names; return missing("MPI_Session_get_num_psets"); }
 #pragma weak MPI_Session_get_pset_info = PMPI_Session_get_pset_info
-int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) { (void)session; (void)pset_name; (void)info; missing("MPI_Session_get_pset_info"); }
+int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) { (void)session; (void)pset_name; (void)info; return missing("MPI_Session_get_pset_info"); }
 #pragma weak MPI_Session_iflush_buffer = PMPI_Session_iflush_buffer
-int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) { (void)session; (void)request; missing("MPI_Session_iflush_buffer"); }
+int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) { (void)session; (void)request; return missing("MPI_Session_iflush_buffer"); }
 #pragma weak MPI_Session_init = PMPI_Session_init
-int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) { (void)info; (void)errhandler; (void)session; missing("MPI_Session_init"); }
+int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) { (void)info; (void)errhandler; (void)session; return missing("MPI_Session_init"); }
 #pragma weak MPI_Session_set_errhandler = PMPI_Session_set_errhandler
-int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) { (void)session; (void)errhandler; missing("MPI_Session_set_errhandler"); }
+int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) { (void)session; (void)errhandler; return missing("MPI_Session_set_errhandler"); }
 #pragma weak MPI_Session_toint = PMPI_Session_toint
 #pragma weak MPI_Ssend = PMPI_Ssend
 int PMPI_Ssend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(349, a); }
@@ -975,107 +975,107 @@ int PMPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype datatype, MPI_Co
 #pragma weak MPI_Status_set_source = PMPI_Status_set_source
 #pragma weak MPI_Status_set_tag = PMPI_Status_set_tag
 #pragma weak MPI_T_category_changed = PMPI_T_category_changed
-int PMPI_T_category_changed(int *update_number) { (void)update_number; missing("MPI_T_category_changed"); }
+int PMPI_T_category_changed(int *update_number) { (void)update_number; return missing("MPI_T_category_changed"); }
 #pragma weak MPI_T_category_get_categories = PMPI_T_category_get_categories
-int PMPI_T_category_get_categories(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; missing("MPI_T_category_get_categories"); }
+int PMPI_T_category_get_categories(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; return missing("MPI_T_category_get_categories"); }
 #pragma weak MPI_T_category_get_cvars = PMPI_T_category_get_cvars
-int PMPI_T_category_get_cvars(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; missing("MPI_T_category_get_cvars"); }
+int PMPI_T_category_get_cvars(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; return missing("MPI_T_category_get_cvars"); }
 #pragma weak MPI_T_category_get_events = PMPI_T_category_get_events
-int PMPI_T_category_get_events(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; missing("MPI_T_category_get_events"); }
+int PMPI_T_category_get_events(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; return missing("MPI_T_category_get_events"); }
 #pragma weak MPI_T_category_get_index = PMPI_T_category_get_index
-int PMPI_T_category_get_index(const char *name, int *cat_index) { (void)name; (void)cat_index; missing("MPI_T_category_get_index"); }
+int PMPI_T_category_get_index(const char *name, int *cat_index) { (void)name; (void)cat_index; return missing("MPI_T_category_get_index"); }
 #pragma weak MPI_T_category_get_info = PMPI_T_category_get_info
-int PMPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories) { (void)cat_index; (void)name; (void)name_len; (void)desc; (void)desc_len; (void)num_cvars; (void)num_pvars; (void)num_categories; missing("MPI_T_category_get_info"); }
+int PMPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories) { (void)cat_index; (void)name; (void)name_len; (void)desc; (void)desc_len; (void)num_cvars; (void)num_pvars; (void)num_categories; return missing("MPI_T_category_get_info"); }
 #pragma weak MPI_T_category_get_num = PMPI_T_category_get_num
-int PMPI_T_category_get_num(int *num_cat) { (void)num_cat; missing("MPI_T_category_get_num"); }
+int PMPI_T_category_get_num(int *num_cat) { (void)num_cat; return missing("MPI_T_category_get_num"); }
 #pragma weak MPI_T_category_get_num_events = PMPI_T_category_get_num_events
-int PMPI_T_category_get_num_events(int cat_index, int *num_events) { (void)cat_index; (void)num_events; missing("MPI_T_category_get_num_events"); }
+int PMPI_T_category_get_num_events(int cat_index, int *num_events) { (void)cat_index; (void)num_events; return missing("MPI_T_category_get_num_events"); }
 #pragma weak MPI_T_category_get_pvars = PMPI_T_category_get_pvars
-int PMPI_T_category_get_pvars(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; missing("MPI_T_category_get_pvars"); }
+int PMPI_T_category_get_pvars(int cat_index, int len, int indices[]) { (void)cat_index; (void)len; (void)indices; return missing("MPI_T_category_get_pvars"); }
 #pragma weak MPI_T_cvar_get_index = PMPI_T_cvar_get_index
-int PMPI_T_cvar_get_index(const char *name, int *cvar_index) { (void)name; (void)cvar_index; missing("MPI_T_cvar_get_index"); }
+int PMPI_T_cvar_get_index(const char *name, int *cvar_index) { (void)name; (void)cvar_index; return missing("MPI_T_cvar_get_index"); }
 #pragma weak MPI_T_cvar_get_info = PMPI_T_cvar_get_info
-int PMPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *scope) { (void)cvar_index; (void)name; (void)name_len; (void)verbosity; (void)datatype; (void)enumtype; (void)desc; (void)desc_len; (void)bind; (void)scope; missing("MPI_T_cvar_get_info"); }
+int PMPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *scope) { (void)cvar_index; (void)name; (void)name_len; (void)verbosity; (void)datatype; (void)enumtype; (void)desc; (void)desc_len; (void)bind; (void)scope; return missing("MPI_T_cvar_get_info"); }
 #pragma weak MPI_T_cvar_get_num = PMPI_T_cvar_get_num
-int PMPI_T_cvar_get_num(int *num_cvar) { (void)num_cvar; missing("MPI_T_cvar_get_num"); }
+int PMPI_T_cvar_get_num(int *num_cvar) { (void)num_cvar; return missing("MPI_T_cvar_get_num"); }
 #pragma weak MPI_T_cvar_handle_alloc = PMPI_T_cvar_handle_alloc
-int PMPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle, MPI_T_cvar_handle *handle, int *count) { (void)cvar_index; (void)obj_handle; (void)handle; (void)count; missing("MPI_T_cvar_handle_alloc"); }
+int PMPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle, MPI_T_cvar_handle *handle, int *count) { (void)cvar_index; (void)obj_handle; (void)handle; (void)count; return missing("MPI_T_cvar_handle_alloc"); }
 #pragma weak MPI_T_cvar_handle_free = PMPI_T_cvar_handle_free
-int PMPI_T_cvar_handle_free(MPI_T_cvar_handle *handle) { (void)handle; missing("MPI_T_cvar_handle_free"); }
+int PMPI_T_cvar_handle_free(MPI_T_cvar_handle *handle) { (void)handle; return missing("MPI_T_cvar_handle_free"); }
 #pragma weak MPI_T_cvar_read = PMPI_T_cvar_read
-int PMPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf) { (void)handle; (void)buf; missing("MPI_T_cvar_read"); }
+int PMPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf) { (void)handle; (void)buf; return missing("MPI_T_cvar_read"); }
 #pragma weak MPI_T_cvar_write = PMPI_T_cvar_write
-int PMPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf) { (void)handle; (void)buf; missing("MPI_T_cvar_write"); }
+int PMPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf) { (void)handle; (void)buf; return missing("MPI_T_cvar_write"); }
 #pragma weak MPI_T_enum_get_info = PMPI_T_enum_get_info
-int PMPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name, int *name_len) { (void)enumtype; (void)num; (void)name; (void)name_len; missing("MPI_T_enum_get_info"); }
+int PMPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name, int *name_len) { (void)enumtype; (void)num; (void)name; (void)name_len; return missing("MPI_T_enum_get_info"); }
 #pragma weak MPI_T_enum_get_item = PMPI_T_enum_get_item
-int PMPI_T_enum_get_item(MPI_T_enum enumtype, int indx, int *value, char *name, int *name_len) { (void)enumtype; (void)indx; (void)value; (void)name; (void)name_len; missing("MPI_T_enum_get_item"); }
+int PMPI_T_enum_get_item(MPI_T_enum enumtype, int indx, int *value, char *name, int *name_len) { (void)enumtype; (void)indx; (void)value; (void)name; (void)name_len; return missing("MPI_T_enum_get_item"); }
 #pragma weak MPI_T_event_callback_get_info = PMPI_T_event_callback_get_info
-int PMPI_T_event_callback_get_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info *info_used) { (void)event_registration; (void)cb_safety; (void)info_used; missing("MPI_T_event_callback_get_info"); }
+int PMPI_T_event_callback_get_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info *info_used) { (void)event_registration; (void)cb_safety; (void)info_used; return missing("MPI_T_event_callback_get_info"); }
 #pragma weak MPI_T_event_callback_set_info = PMPI_T_event_callback_set_info
-int PMPI_T_event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info) { (void)event_registration; (void)cb_safety; (void)info; missing("MPI_T_event_callback_set_info"); }
+int PMPI_T_event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info) { (void)event_registration; (void)cb_safety; (void)info; return missing("MPI_T_event_callback_set_info"); }
 #pragma weak MPI_T_event_copy = PMPI_T_event_copy
-int PMPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer) { (void)event_instance; (void)buffer; missing("MPI_T_event_copy"); }
+int PMPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer) { (void)event_instance; (void)buffer; return missing("MPI_T_event_copy"); }
 #pragma weak MPI_T_event_get_index = PMPI_T_event_get_index
-int PMPI_T_event_get_index(const char *name, int *event_index) { (void)name; (void)event_index; missing("MPI_T_event_get_index"); }
+int PMPI_T_event_get_index(const char *name, int *event_index) { (void)name; (void)event_index; return missing("MPI_T_event_get_index"); }
 #pragma weak MPI_T_event_get_info = PMPI_T_event_get_info
-int PMPI_T_event_get_info(int event_index, char *name, int *name_len, int *verbosity, MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind) { (void)event_index; (void)name; (void)name_len; (void)verbosity; (void)array_of_datatypes; (void)array_of_displacements; (void)num_elements; (void)enumtype; (void)info; (void)desc; (void)desc_len; (void)bind; missing("MPI_T_event_get_info"); }
+int PMPI_T_event_get_info(int event_index, char *name, int *name_len, int *verbosity, MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind) { (void)event_index; (void)name; (void)name_len; (void)verbosity; (void)array_of_datatypes; (void)array_of_displacements; (void)num_elements; (void)enumtype; (void)info; (void)desc; (void)desc_len; (void)bind; return missing("MPI_T_event_get_info"); }
 #pragma weak MPI_T_event_get_num = PMPI_T_event_get_num
-int PMPI_T_event_get_num(int *num_events) { (void)num_events; missing("MPI_T_event_get_num"); }
+int PMPI_T_event_get_num(int *num_events) { (void)num_events; return missing("MPI_T_event_get_num"); }
 #pragma weak MPI_T_event_get_source = PMPI_T_event_get_source
-int PMPI_T_event_get_source(MPI_T_event_instance event_instance, int *source_index) { (void)event_instance; (void)source_index; missing("MPI_T_event_get_source"); }
+int PMPI_T_event_get_source(MPI_T_event_instance event_instance, int *source_index) { (void)event_instance; (void)source_index; return missing("MPI_T_event_get_source"); }
 #pragma weak MPI_T_event_get_timestamp = PMPI_T_event_get_timestamp
-int PMPI_T_event_get_timestamp(MPI_T_event_instance event_instance, MPI_Count *event_timestamp) { (void)event_instance; (void)event_timestamp; missing("MPI_T_event_get_timestamp"); }
+int PMPI_T_event_get_timestamp(MPI_T_event_instance event_instance, MPI_Count *event_timestamp) { (void)event_instance; (void)event_timestamp; return missing("MPI_T_event_get_timestamp"); }
 #pragma weak MPI_T_event_handle_alloc = PMPI_T_event_handle_alloc
-int PMPI_T_event_handle_alloc(int event_index, void *obj_handle, MPI_Info info, MPI_T_event_registration *event_registration) { (void)event_index; (void)obj_handle; (void)info; (void)event_registration; missing("MPI_T_event_handle_alloc"); }
+int PMPI_T_event_handle_alloc(int event_index, void *obj_handle, MPI_Info info, MPI_T_event_registration *event_registration) { (void)event_index; (void)obj_handle; (void)info; (void)event_registration; return missing("MPI_T_event_handle_alloc"); }
 #pragma weak MPI_T_event_handle_free = PMPI_T_event_handle_free
-int PMPI_T_event_handle_free(MPI_T_event_registration event_registration, void *user_data, MPI_T_event_free_cb_function free_cb_function) { (void)event_registration; (void)user_data; (void)free_cb_function; missing("MPI_T_event_handle_free"); }
+int PMPI_T_event_handle_free(MPI_T_event_registration event_registration, void *user_data, MPI_T_event_free_cb_function free_cb_function) { (void)event_registration; (void)user_data; (void)free_cb_function; return missing("MPI_T_event_handle_free"); }
 #pragma weak MPI_T_event_handle_get_info = PMPI_T_event_handle_get_info
-int PMPI_T_event_handle_get_info(MPI_T_event_registration event_registration, MPI_Info *info_used) { (void)event_registration; (void)info_used; missing("MPI_T_event_handle_get_info"); }
+int PMPI_T_event_handle_get_info(MPI_T_event_registration event_registration, MPI_Info *info_used) { (void)event_registration; (void)info_used; return missing("MPI_T_event_handle_get_info"); }
 #pragma weak MPI_T_event_handle_set_info = PMPI_T_event_handle_set_info
-int PMPI_T_event_handle_set_info(MPI_T_event_registration event_registration, MPI_Info info) { (void)event_registration; (void)info; missing("MPI_T_event_handle_set_info"); }
+int PMPI_T_event_handle_set_info(MPI_T_event_registration event_registration, MPI_Info info) { (void)event_registration; (void)info; return missing("MPI_T_event_handle_set_info"); }
 #pragma weak MPI_T_event_read = PMPI_T_event_read
-int PMPI_T_event_read(MPI_T_event_instance event_instance, int element_index, void *buffer) { (void)event_instance; (void)element_index; (void)buffer; missing("MPI_T_event_read"); }
+int PMPI_T_event_read(MPI_T_event_instance event_instance, int element_index, void *buffer) { (void)event_instance; (void)element_index; (void)buffer; return missing("MPI_T_event_read"); }
 #pragma weak MPI_T_event_register_callback = PMPI_T_event_register_callback
-int PMPI_T_event_register_callback(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info, void *user_data, MPI_T_event_cb_function event_cb_function) { (void)event_registration; (void)cb_safety; (void)info; (void)user_data; (void)event_cb_function; missing("MPI_T_event_register_callback"); }
+int PMPI_T_event_register_callback(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info, void *user_data, MPI_T_event_cb_function event_cb_function) { (void)event_registration; (void)cb_safety; (void)info; (void)user_data; (void)event_cb_function; return missing("MPI_T_event_register_callback"); }
 #pragma weak MPI_T_event_set_dropped_handler = PMPI_T_event_set_dropped_handler
-int PMPI_T_event_set_dropped_handler(MPI_T_event_registration event_registration, MPI_T_event_dropped_cb_function dropped_cb_function) { (void)event_registration; (void)dropped_cb_function; missing("MPI_T_event_set_dropped_handler"); }
+int PMPI_T_event_set_dropped_handler(MPI_T_event_registration event_registration, MPI_T_event_dropped_cb_function dropped_cb_function) { (void)event_registration; (void)dropped_cb_function; return missing("MPI_T_event_set_dropped_handler"); }
 #pragma weak MPI_T_finalize = PMPI_T_finalize
-int PMPI_T_finalize(void) { missing("MPI_T_finalize"); }
+int PMPI_T_finalize(void) { return missing("MPI_T_finalize"); }
 #pragma weak MPI_T_init_thread = PMPI_T_init_thread
-int PMPI_T_init_thread(int required, int *provided) { (void)required; (void)provided; missing("MPI_T_init_thread"); }
+int PMPI_T_init_thread(int required, int *provided) { (void)required; (void)provided; return missing("MPI_T_init_thread"); }
 #pragma weak MPI_T_pvar_get_index = PMPI_T_pvar_get_index
-int PMPI_T_pvar_get_index(const char *name, int var_class, int *pvar_index) { (void)name; (void)var_class; (void)pvar_index; missing("MPI_T_pvar_get_index"); }
+int PMPI_T_pvar_get_index(const char *name, int var_class, int *pvar_index) { (void)name; (void)var_class; (void)pvar_index; return missing("MPI_T_pvar_get_index"); }
 #pragma weak MPI_T_pvar_get_info = PMPI_T_pvar_get_info
-int PMPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic) { (void)pvar_index; (void)name; (void)name_len; (void)verbosity; (void)var_class; (void)datatype; (void)enumtype; (void)desc; (void)desc_len; (void)bind; (void)readonly; (void)continuous; (void)atomic; missing("MPI_T_pvar_get_info"); }
+int PMPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic) { (void)pvar_index; (void)name; (void)name_len; (void)verbosity; (void)var_class; (void)datatype; (void)enumtype; (void)desc; (void)desc_len; (void)bind; (void)readonly; (void)continuous; (void)atomic; return missing("MPI_T_pvar_get_info"); }
 #pragma weak MPI_T_pvar_get_num = PMPI_T_pvar_get_num
-int PMPI_T_pvar_get_num(int *num_pvar) { (void)num_pvar; missing("MPI_T_pvar_get_num"); }
+int PMPI_T_pvar_get_num(int *num_pvar) { (void)num_pvar; return missing("MPI_T_pvar_get_num"); }
 #pragma weak MPI_T_pvar_handle_alloc = PMPI_T_pvar_handle_alloc
-int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index, void *obj_handle, MPI_T_pvar_handle *handle, int *count) { (void)session; (void)pvar_index; (void)obj_handle; (void)handle; (void)count; missing("MPI_T_pvar_handle_alloc"); }
+int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index, void *obj_handle, MPI_T_pvar_handle *handle, int *count) { (void)session; (void)pvar_index; (void)obj_handle; (void)handle; (void)count; return missing("MPI_T_pvar_handle_alloc"); }
 #pragma weak MPI_T_pvar_handle_free = PMPI_T_pvar_handle_free
-int PMPI_T_pvar_handle_free(MPI_T_pvar_session session, MPI_T_pvar_handle *handle) { (void)session; (void)handle; missing("MPI_T_pvar_handle_free"); }
+int PMPI_T_pvar_handle_free(MPI_T_pvar_session session, MPI_T_pvar_handle *handle) { (void)session; (void)handle; return missing("MPI_T_pvar_handle_free"); }
 #pragma weak MPI_T_pvar_read = PMPI_T_pvar_read
-int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf) { (void)session; (void)handle; (void)buf; missing("MPI_T_pvar_read"); }
+int PMPI_T_pvar_read(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf) { (void)session; (void)handle; (void)buf; return missing("MPI_T_pvar_read"); }
 #pragma weak MPI_T_pvar_readreset = PMPI_T_pvar_readreset
-int PMPI_T_pvar_readreset(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf) { (void)session; (void)handle; (void)buf; missing("MPI_T_pvar_readreset"); }
+int PMPI_T_pvar_readreset(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void *buf) { (void)session; (void)handle; (void)buf; return missing("MPI_T_pvar_readreset"); }
 #pragma weak MPI_T_pvar_reset = PMPI_T_pvar_reset
-int PMPI_T_pvar_reset(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { (void)session; (void)handle; missing("MPI_T_pvar_reset"); }
+int PMPI_T_pvar_reset(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { (void)session; (void)handle; return missing("MPI_T_pvar_reset"); }
 #pragma weak MPI_T_pvar_session_create = PMPI_T_pvar_session_create
-int PMPI_T_pvar_session_create(MPI_T_pvar_session *session) { (void)session; missing("MPI_T_pvar_session_create"); }
+int PMPI_T_pvar_session_create(MPI_T_pvar_session *session) { (void)session; return missing("MPI_T_pvar_session_create"); }
 #pragma weak MPI_T_pvar_session_free = PMPI_T_pvar_session_free
-int PMPI_T_pvar_session_free(MPI_T_pvar_session *session) { (void)session; missing("MPI_T_pvar_session_free"); }
+int PMPI_T_pvar_session_free(MPI_T_pvar_session *session) { (void)session; return missing("MPI_T_pvar_session_free"); }
 #pragma weak MPI_T_pvar_start = PMPI_T_pvar_start
-int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { (void)session; (void)handle; missing("MPI_T_pvar_start"); }
+int PMPI_T_pvar_start(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { (void)session; (void)handle; return missing("MPI_T_pvar_start"); }
 #pragma weak MPI_T_pvar_stop = PMPI_T_pvar_stop
-int PMPI_T_pvar_stop(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { (void)session; (void)handle; missing("MPI_T_pvar_stop"); }
+int PMPI_T_pvar_stop(MPI_T_pvar_session session, MPI_T_pvar_handle handle) { (void)session; (void)handle; return missing("MPI_T_pvar_stop"); }
 #pragma weak MPI_T_pvar_write = PMPI_T_pvar_write
-int PMPI_T_pvar_write(MPI_T_pvar_session session, MPI_T_pvar_handle handle, const void *buf) { (void)session; (void)handle; (void)buf; missing("MPI_T_pvar_write"); }
+int PMPI_T_pvar_write(MPI_T_pvar_session session, MPI_T_pvar_handle handle, const void *buf) { (void)session; (void)handle; (void)buf; return missing("MPI_T_pvar_write"); }
 #pragma weak MPI_T_source_get_info = PMPI_T_source_get_info
-int PMPI_T_source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len, MPI_T_source_order *ordering, MPI_Count *ticks_per_second, MPI_Count *max_ticks, MPI_Info *info) { (void)source_index; (void)name; (void)name_len; (void)desc; (void)desc_len; (void)ordering; (void)ticks_per_second; (void)max_ticks; (void)info; missing("MPI_T_source_get_info"); }
+int PMPI_T_source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len, MPI_T_source_order *ordering, MPI_Count *ticks_per_second, MPI_Count *max_ticks, MPI_Info *info) { (void)source_index; (void)name; (void)name_len; (void)desc; (void)desc_len; (void)ordering; (void)ticks_per_second; (void)max_ticks; (void)info; return missing("MPI_T_source_get_info"); }
 #pragma weak MPI_T_source_get_num = PMPI_T_source_get_num
-int PMPI_T_source_get_num(int *num_sources) { (void)num_sources; missing("MPI_T_source_get_num"); }
+int PMPI_T_source_get_num(int *num_sources) { (void)num_sources; return missing("MPI_T_source_get_num"); }
 #pragma weak MPI_T_source_get_timestamp = PMPI_T_source_get_timestamp
-int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp) { (void)source_index; (void)timestamp; missing("MPI_T_source_get_timestamp"); }
+int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp) { (void)source_index; (void)timestamp; return missing("MPI_T_source_get_timestamp"); }
 #pragma weak MPI_Test = PMPI_Test
 int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status) { const word a[] = {(word)request, (word)flag, (word)status}; return enter(413, a); }
 #pragma weak MPI_Test_cancelled = PMPI_Test_cancelled
@@ -1099,11 +1099,11 @@ int PMPI_Type_create_darray(int size, int rank, int ndims, const int array_of_gs
 #pragma weak MPI_Type_create_darray_c = PMPI_Type_create_darray_c
 int PMPI_Type_create_darray_c(int size, int rank, int ndims, const MPI_Count array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)size, (word)rank, (word)ndims, (word)array_of_gsizes, (word)array_of_distribs, (word)array_of_dargs, (word)array_of_psizes, (word)order, (word)oldtype, (word)newtype}; return enter(421 | LARGE, a); }
 #pragma weak MPI_Type_create_f90_complex = PMPI_Type_create_f90_complex
-int PMPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) { (void)p; (void)r; (void)newtype; missing("MPI_Type_create_f90_complex"); }
+int PMPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) { (void)p; (void)r; (void)newtype; return missing("MPI_Type_create_f90_complex"); }
 #pragma weak MPI_Type_create_f90_integer = PMPI_Type_create_f90_integer
-int PMPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) { (void)r; (void)newtype; missing("MPI_Type_create_f90_integer"); }
+int PMPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) { (void)r; (void)newtype; return missing("MPI_Type_create_f90_integer"); }
 #pragma weak MPI_Type_create_f90_real = PMPI_Type_create_f90_real
-int PMPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) { (void)p; (void)r; (void)newtype; missing("MPI_Type_create_f90_real"); }
+int PMPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) { (void)p; (void)r; (void)newtype; return missing("MPI_Type_create_f90_real"); }
 #pragma weak MPI_Type_create_hindexed = PMPI_Type_create_hindexed
 int PMPI_Type_create_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(425, a); }
 #pragma weak MPI_Type_create_hindexed_c = PMPI_Type_create_hindexed_c
@@ -1148,11 +1148,11 @@ int PMPI_Type_get_attr(MPI_Datatype datatype, int type_keyval, void *attribute_v
 #pragma weak MPI_Type_get_contents = PMPI_Type_get_contents
 int PMPI_Type_get_contents(MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[]) { const word a[] = {(word)datatype, (word)max_integers, (word)max_addresses, (word)max_datatypes, (word)array_of_integers, (word)array_of_addresses, (word)array_of_datatypes}; return enter(439, a); }
 #pragma weak MPI_Type_get_contents_c = PMPI_Type_get_contents_c
-int PMPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[], MPI_Datatype array_of_datatypes[]) { (void)datatype; (void)max_integers; (void)max_addresses; (void)max_large_counts; (void)max_datatypes; (void)array_of_integers; (void)array_of_addresses; (void)array_of_large_counts; (void)array_of_datatypes; missing("MPI_Type_get_contents_c"); }
+int PMPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[], MPI_Datatype array_of_datatypes[]) { (void)datatype; (void)max_integers; (void)max_addresses; (void)max_large_counts; (void)max_datatypes; (void)array_of_integers; (void)array_of_addresses; (void)array_of_large_counts; (void)array_of_datatypes; return missing("MPI_Type_get_contents_c"); }
 #pragma weak MPI_Type_get_envelope = PMPI_Type_get_envelope
 int PMPI_Type_get_envelope(MPI_Datatype datatype, int *num_integers, int *num_addresses, int *num_datatypes, int *combiner) { const word a[] = {(word)datatype, (word)num_integers, (word)num_addresses, (word)num_datatypes, (word)combiner}; return enter(441, a); }
 #pragma weak MPI_Type_get_envelope_c = PMPI_Type_get_envelope_c
-int PMPI_Type_get_envelope_c(MPI_Datatype datatype, MPI_Count *num_integers, MPI_Count *num_addresses, MPI_Count *num_large_counts, MPI_Count *num_datatypes, int *combiner) { (void)datatype; (void)num_integers; (void)num_addresses; (void)num_large_counts; (void)num_datatypes; (void)combiner; missing("MPI_Type_get_envelope_c"); }
+int PMPI_Type_get_envelope_c(MPI_Datatype datatype, MPI_Count *num_integers, MPI_Count *num_addresses, MPI_Count *num_large_counts, MPI_Count *num_datatypes, int *combiner) { (void)datatype; (void)num_integers; (void)num_addresses; (void)num_large_counts; (void)num_datatypes; (void)combiner; return missing("MPI_Type_get_envelope_c"); }
 #pragma weak MPI_Type_get_extent = PMPI_Type_get_extent
 int PMPI_Type_get_extent(MPI_Datatype datatype, MPI_Aint *lb, MPI_Aint *extent) { const word a[] = {(word)datatype, (word)lb, (word)extent}; return enter(443, a); }
 #pragma weak MPI_Type_get_extent_c = PMPI_Type_get_extent_c
@@ -1168,7 +1168,7 @@ int PMPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count *true_lb, MPI_C
 #pragma weak MPI_Type_get_true_extent_x = PMPI_Type_get_true_extent_x
 int PMPI_Type_get_true_extent_x(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(447, a); }
 #pragma weak MPI_Type_get_value_index = PMPI_Type_get_value_index
-int PMPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type) { (void)value_type; (void)index_type; (void)pair_type; missing("MPI_Type_get_value_index"); }
+int PMPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type) { (void)value_type; (void)index_type; (void)pair_type; return missing("MPI_Type_get_value_index"); }
 #pragma weak MPI_Type_indexed = PMPI_Type_indexed
 int PMPI_Type_indexed(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(449, a); }
 #pragma weak MPI_Type_indexed_c = PMPI_Type_indexed_c
@@ -1195,11 +1195,11 @@ int PMPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int 
 #pragma weak MPI_Unpack_c = PMPI_Unpack_c
 int PMPI_Unpack_c(const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype, (word)comm}; return enter(457 | LARGE, a); }
 #pragma weak MPI_Unpack_external = PMPI_Unpack_external
-int PMPI_Unpack_external(const char *datarep, const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype datatype) { (void)datarep; (void)inbuf; (void)insize; (void)position; (void)outbuf; (void)outcount; (void)datatype; missing("MPI_Unpack_external"); }
+int PMPI_Unpack_external(const char *datarep, const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype datatype) { (void)datarep; (void)inbuf; (void)insize; (void)position; (void)outbuf; (void)outcount; (void)datatype; return missing("MPI_Unpack_external"); }
 #pragma weak MPI_Unpack_external_c = PMPI_Unpack_external_c
-int PMPI_Unpack_external_c(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype) { (void)datarep; (void)inbuf; (void)insize; (void)position; (void)outbuf; (void)outcount; (void)datatype; missing("MPI_Unpack_external_c"); }
+int PMPI_Unpack_external_c(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype) { (void)datarep; (void)inbuf; (void)insize; (void)position; (void)outbuf; (void)outcount; (void)datatype; return missing("MPI_Unpack_external_c"); }
 #pragma weak MPI_Unpublish_name = PMPI_Unpublish_name
-int PMPI_Unpublish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; missing("MPI_Unpublish_name"); }
+int PMPI_Unpublish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Unpublish_name"); }
 #pragma weak MPI_Wait = PMPI_Wait
 int PMPI_Wait(MPI_Request *request, MPI_Status *status) { const word a[] = {(word)request, (word)status}; return enter(460, a); }
 #pragma weak MPI_Waitall = PMPI_Waitall

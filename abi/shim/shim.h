@@ -15,7 +15,7 @@ typedef intptr_t word;
 enum { LARGE = 1 << 16 };
 
 // What else than a function's number enter takes. OPEN hands over where communicators are told of; MISSING
-// ends the job because of the function with that name; THREAD says that this thread calls for the first time.
+// is an error because of the function with that name; THREAD says that this thread calls for the first time.
 enum { OPEN = -1, MISSING = -2, THREAD = -3 };
 
 // The library's door, for a thread that has been through it.
@@ -32,7 +32,8 @@ static inline int enter(int number, const word *args) {
 	return d(number, args);
 }
 
-__attribute__((noreturn)) void missing(const char *name);
+// missing is the error of a function that is not there yet.
+int missing(const char *name);
 
 // A communicator as the library tells of it, in the place that its handle's low bits name.
 struct comm_told {

@@ -118,7 +118,7 @@ func entries(functions []function) []byte {
 				for _, p := range f.params {
 					fmt.Fprintf(&b, " (void)%s;", p.name)
 				}
-				fmt.Fprintf(&b, " missing(\"MPI_%s\"); }\n", name)
+				fmt.Fprintf(&b, " return missing(\"MPI_%s\"); }\n", name)
 				return
 			}
 			if f.state == "both" {
