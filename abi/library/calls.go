@@ -2790,6 +2790,19 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiTypeGetContents(f, a0, a1, a2, a3, a4, a5, a6))
 		}
+	case 440:
+		a0 := f.datatype(0)
+		a1 := f.int(1)
+		a2 := f.int(2)
+		a3 := f.int(3)
+		a4 := f.int(4)
+		a5 := f.ptr(5)
+		a6 := f.ptr(6)
+		a7 := f.ptr(7)
+		a8 := f.ptr(8)
+		if f.err == nil {
+			f.failed(mpiTypeGetContentsC(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+		}
 	case 441:
 		a0 := f.datatype(0)
 		a1 := f.ptr(1)
@@ -2798,6 +2811,16 @@ func dispatch(f *frame, number int) {
 		a4 := f.ptr(4)
 		if f.err == nil {
 			f.failed(mpiTypeGetEnvelope(f, a0, a1, a2, a3, a4))
+		}
+	case 442:
+		a0 := f.datatype(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		a5 := f.ptr(5)
+		if f.err == nil {
+			f.failed(mpiTypeGetEnvelopeC(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 443:
 		a0 := f.datatype(0)

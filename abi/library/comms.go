@@ -169,9 +169,12 @@ func mpiCommSplit(f *frame, c *comm, color, key int, to ptr) error {
 	return f.enterComm(to, c, d, err)
 }
 
-func mpiCommSplitType(f *frame, c *comm, kind, key int, _ *info, to ptr) error {
+func mpiCommSplitType(f *frame, c *comm, kind, key int, hints *info, to ptr) error {
 	if to == nil {
 		return errNull
+	}
+	if guided := kind == c_COMM_TYPE_HW_GUIDED || kind == c_COMM_TYPE_RESOURCE_GUIDED; guided && hints.value("mpi_hw_resource_type") == "mpi_shared_memory" {
+		kind = c_COMM_TYPE_SHARED
 	}
 	switch kind {
 	case c_COMM_TYPE_SHARED:
@@ -181,7 +184,7 @@ func mpiCommSplitType(f *frame, c *comm, kind, key int, _ *info, to ptr) error {
 		d, err := c.SplitType(never, rank.SplitKind(rank.Undefined), key)
 		return f.enterComm(to, c, d, err)
 	case c_COMM_TYPE_HW_UNGUIDED, c_COMM_TYPE_HW_GUIDED, c_COMM_TYPE_RESOURCE_GUIDED:
-		d, err := c.Split(never, rank.Undefined, key) // no resource is told of: no rank has a communicator
+		d, err := c.Split(never, rank.Undefined, key) // no other resource is told of: no rank has a communicator
 		return f.enterComm(to, c, d, err)
 	}
 	return wrong(c_ERR_ARG, "no kind of split has the number %d", kind)

@@ -261,8 +261,11 @@ func mpiRemoveErrorCode(_ *frame, code int) error {
 	if err := own(code); err != nil {
 		return err
 	}
-	if job.codes[code-firstAdded].class == code {
+	switch c := job.codes[code-firstAdded]; {
+	case c.class == code:
 		return wrong(c_ERR_ARG, "%d is an error class", code)
+	case c.text != "":
+		return wrong(c_ERR_ARG, "the error code %d has a string: remove it first", code)
 	}
 	remove(code)
 	return nil
@@ -277,8 +280,11 @@ func mpiRemoveErrorClass(_ *frame, class int) error {
 			return wrong(c_ERR_ARG, "the error code %d is of this class: remove it first", code)
 		}
 	}
-	if job.codes[class-firstAdded].class != class {
+	switch c := job.codes[class-firstAdded]; {
+	case c.class != class:
 		return wrong(c_ERR_ARG, "%d is no error class", class)
+	case c.text != "":
+		return wrong(c_ERR_ARG, "the error class %d has a string: remove it first", class)
 	}
 	remove(class)
 	return nil

@@ -22,11 +22,12 @@ func mpiGrequestStart(f *frame, query, free, cancel, extra, to ptr) error {
 			code := callQuery(query, extra, &st)
 			return st.back(), failed(code)
 		},
-		Free:   func() error { return failed(callFree(free, extra)) },
-		Cancel: func() { callCancel(cancel, extra, false) },
+		Free: func() error { return failed(callFree(free, extra)) },
 	})
 	if err = f.to(to, world).started(q, err); err == nil {
-		requests.find(f.handleAt(to)).general = g
+		made := requests.find(f.handleAt(to))
+		made.general = g
+		made.cancel = func(complete bool) error { return failed(callCancel(cancel, extra, complete)) }
 	}
 	return err
 }
@@ -47,6 +48,7 @@ func mpiGrequestComplete(_ *frame, q *request) error {
 	if q == nil || q.general == nil {
 		return wrong(c_ERR_REQUEST, "the request is no generalized request")
 	}
+	q.complete = true
 	q.general.Complete()
 	return nil
 }
@@ -172,7 +174,7 @@ func mpiRequestGetStatusAny(f *frame, n int, list, index, flag, status ptr) erro
 	f.put(index, c_UNDEFINED)
 	f.putBool(flag, !active)
 	if !active {
-		statusAt(status).set(&nothing)
+		statusAt(status).empty()
 	}
 	return nil
 }

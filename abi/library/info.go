@@ -60,6 +60,16 @@ func (n *info) set(key, value string) {
 	}
 }
 
+// value is that of a key, "" where there is none.
+func (n *info) value(key string) string {
+	if n != nil {
+		if i := n.find(key); i >= 0 {
+			return n.pairs[i].value
+		}
+	}
+	return ""
+}
+
 func (n *info) find(key string) int {
 	return slices.IndexFunc(n.pairs, func(p pair) bool { return p.key == key })
 }

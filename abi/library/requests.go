@@ -18,8 +18,10 @@ type request struct {
 	persistent bool
 	active     bool
 	general    *rank.General
-	access     *access // of a file
-	done       func()  // what is left to do when it is over
+	access     *access                   // of a file
+	cancel     func(complete bool) error // of a generalized one
+	complete   bool                      // the program has said so
+	done       func()                    // what is left to do when it is over
 }
 
 var requests = newTable[request](kindRequest)
@@ -91,13 +93,20 @@ func (f *frame) requestAt(at ptr) (*request, *uintptr) {
 // nothing is the status where no operation was.
 var nothing = rank.Status{Source: rank.AnySource, Tag: rank.AnyTag}
 
+// empty makes a status MPI's empty one, which has no error either.
+func (s *cStatus) empty() {
+	if s.set(&nothing); s != nil {
+		s.err = c_SUCCESS
+	}
+}
+
 func mpiWait(f *frame, at, status ptr) error {
 	q, handle := f.requestAt(at)
 	if f.err != nil {
 		return f.err
 	}
 	if q == nil || !q.active {
-		statusAt(status).set(&nothing)
+		statusAt(status).empty()
 		return nil
 	}
 	q.await()
@@ -121,7 +130,7 @@ func mpiTest(f *frame, at, flag, status ptr) error {
 	}
 	if q == nil || !q.active {
 		f.putBool(flag, true)
-		statusAt(status).set(&nothing)
+		statusAt(status).empty()
 		return nil
 	}
 	st, done, err := q.Test()
@@ -256,7 +265,7 @@ func (f *frame) one(b *batch, i int, st rank.Status, err error, index, status pt
 	if i == rank.Undefined {
 		f.put(index, c_UNDEFINED)
 		if err == nil {
-			statusAt(status).set(&nothing)
+			statusAt(status).empty()
 		}
 		return err
 	}
@@ -356,7 +365,7 @@ func mpiRequestGetStatus(f *frame, q *request, flag, status ptr) error {
 	}
 	if q == nil || !q.active {
 		f.putBool(flag, true)
-		statusAt(status).set(&nothing)
+		statusAt(status).empty()
 		return nil
 	}
 	st, done, err := q.GetStatus()
@@ -375,10 +384,8 @@ func mpiCancel(f *frame, at ptr) error {
 	if q == nil {
 		return wrong(c_ERR_REQUEST, "the request is MPI_REQUEST_NULL")
 	}
-	if done := q.general != nil; done {
-		if _, over, err := q.GetStatus(); err != nil || over {
-			return err // it is complete, and there is nothing to cancel
-		}
+	if q.cancel != nil {
+		return q.cancel(q.complete)
 	}
 	return q.Cancel()
 }

@@ -271,6 +271,31 @@ static void types(void) {
 	CHECK(strcmp(text, "MPI_INT") == 0);
 }
 
+// wides has types that are made with counts of MPI_Count, which their contents tell apart.
+static void wides(void) {
+	MPI_Count ci, ca, cc, cd, sizes[2] = {4, 5}, parts[2] = {2, 3}, starts[2] = {1, 0}, counts[6];
+	int what, few[2];
+	MPI_Datatype wide, of;
+	MPI_Type_create_subarray_c(2, sizes, parts, starts, MPI_ORDER_C, MPI_INT, &wide);
+	CLASS(MPI_Type_get_envelope(wide, &few[0], &few[0], &few[0], &what), MPI_ERR_TYPE);
+	MPI_Type_get_envelope_c(wide, &ci, &ca, &cc, &cd, &what);
+	CHECK(ci == 2 && ca == 0 && cc == 6 && cd == 1 && what == MPI_COMBINER_SUBARRAY);
+	CLASS(MPI_Type_get_contents_c(wide, 2, 0, 5, 1, few, NULL, counts, &of), MPI_ERR_ARG);
+	MPI_Type_get_contents_c(wide, 2, 0, 6, 1, few, NULL, counts, &of);
+	CHECK(few[0] == 2 && few[1] == MPI_ORDER_C && counts[0] == 4 && counts[3] == 3 && counts[4] == 1 && of == MPI_INT);
+	MPI_Type_free(&wide);
+	MPI_Type_create_hvector_c(3, 2, 40, MPI_INT, &wide);
+	MPI_Type_get_envelope_c(wide, &ci, &ca, &cc, &cd, &what);
+	CHECK(ci == 0 && ca == 0 && cc == 3 && cd == 1 && what == MPI_COMBINER_HVECTOR);
+	MPI_Type_get_contents_c(wide, 0, 0, 3, 1, NULL, NULL, counts, &of);
+	CHECK(counts[0] == 3 && counts[1] == 2 && counts[2] == 40);
+	MPI_Type_free(&wide);
+	MPI_Type_contiguous(3, MPI_INT, &wide);
+	MPI_Type_get_envelope_c(wide, &ci, &ca, &cc, &cd, &what);
+	CHECK(ci == 1 && ca == 0 && cc == 0 && cd == 1 && what == MPI_COMBINER_CONTIGUOUS);
+	MPI_Type_free(&wide);
+}
+
 static void reductions(void) {
 	int total = n * (n - 1) / 2, got = -1, in[3] = {me, 1, -me}, out[3];
 	MPI_Allreduce(&me, &got, 1, MPI_INT, MPI_SUM, W);
@@ -503,6 +528,14 @@ static void communicators(void) {
 	MPI_Comm_size(node, &size);
 	EQUAL(size, n);
 	MPI_Comm_free(&node);
+	MPI_Info shared;
+	MPI_Info_create(&shared);
+	MPI_Info_set(shared, "mpi_hw_resource_type", "mpi_shared_memory");
+	MPI_Comm_split_type(W, MPI_COMM_TYPE_RESOURCE_GUIDED, 0, shared, &node);
+	int together = 0;
+	CHECK(node != MPI_COMM_NULL && MPI_Comm_size(node, &together) == MPI_SUCCESS && together == n);
+	MPI_Comm_free(&node);
+	MPI_Info_free(&shared);
 	MPI_Comm_group(W, &all);
 	MPI_Group_incl(all, 1, list, &some);
 	MPI_Group_size(some, &size);
@@ -859,9 +892,11 @@ static int release(void *extra) {
 	return MPI_SUCCESS;
 }
 
+static int cancels[2];
+
 static int cancel(void *extra, int complete) {
-	(void)extra, (void)complete;
-	return MPI_SUCCESS;
+	(void)extra;
+	return ++cancels[complete] > 1 ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
 static void general(void) {
@@ -871,11 +906,18 @@ static void general(void) {
 	MPI_Grequest_start(query, release, cancel, &items, &q);
 	MPI_Test(&q, &flag, &st);
 	CHECK(!flag);
+	CLASS(MPI_Cancel(&q), MPI_SUCCESS);
+	CLASS(MPI_Cancel(&q), MPI_ERR_OTHER);
 	MPI_Grequest_complete(q);
+	CLASS(MPI_Cancel(&q), MPI_SUCCESS);
+	CHECK(cancels[0] == 2 && cancels[1] == 1 && queries == 0);
 	MPI_Wait(&q, &st);
 	MPI_Get_count(&st, MPI_INT, &count);
 	CHECK(count == 5 && st.MPI_SOURCE == 7 && st.MPI_TAG == 8 && queries == 1 && freed == 1);
 	CLASS(MPI_Grequest_complete(MPI_REQUEST_NULL), MPI_ERR_REQUEST);
+	st.MPI_ERROR = MPI_ERR_OTHER;
+	MPI_Request_get_status_any(1, &q, &index, &flag, &st);
+	CHECK(flag && index == MPI_UNDEFINED && st.MPI_ERROR == MPI_SUCCESS && st.MPI_SOURCE == MPI_ANY_SOURCE);
 	// A message in four parts, twice.
 	int out[8], in[8], next = (me + 1) % n, before = (me + n - 1) % n;
 	MPI_Psend_init(out, 4, 2, MPI_INT, next, 6, W, MPI_INFO_NULL, &two[0]);
@@ -1032,6 +1074,8 @@ static void mistakes(void) {
 	MPI_Comm_call_errhandler(dup, code);
 	EQUAL(handled, 2);
 	EQUAL(handled_class, class);
+	CLASS(MPI_Remove_error_code(code), MPI_ERR_ARG); // it has a string
+	MPI_Remove_error_string(code);
 	CLASS(MPI_Remove_error_code(code), MPI_SUCCESS);
 	CLASS(MPI_Remove_error_class(class), MPI_SUCCESS);
 	CLASS(MPI_Error_class(code, &v), MPI_ERR_ARG);
@@ -1082,7 +1126,7 @@ static void steady(void) {
 }
 
 static const struct one cases[] = {
-	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types},
+	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators}, {"freeing", freeing},
 	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"dynamic", dynamic}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };
