@@ -7,6 +7,16 @@ package main
 // dispatch calls the function of a line of functions.txt.
 func dispatch(f *frame, number int) {
 	switch number {
+	case 1:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiAbiGetFortranInfo(f, a0))
+		}
+	case 2:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiAbiGetInfo(f, a0))
+		}
 	case 6:
 		a0 := f.comm(0)
 		a1 := f.int(1)
@@ -1255,6 +1265,11 @@ func dispatch(f *frame, number int) {
 		a2 := f.ptr(2)
 		if f.err == nil {
 			f.failed(mpiGetElementsX(f, a0, a1, a2))
+		}
+	case 180:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiGetHwResourceInfo(f, a0))
 		}
 	case 181:
 		a0 := f.ptr(0)
@@ -2677,6 +2692,26 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiTypeCreateDarray(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
 		}
+	case 422:
+		a0 := f.int(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiTypeCreateF90Complex(f, a0, a1, a2))
+		}
+	case 423:
+		a0 := f.int(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiTypeCreateF90Integer(f, a0, a1))
+		}
+	case 424:
+		a0 := f.int(0)
+		a1 := f.int(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiTypeCreateF90Real(f, a0, a1, a2))
+		}
 	case 425:
 		a0 := f.int(0)
 		a1 := f.ptr(1)
@@ -2856,6 +2891,13 @@ func dispatch(f *frame, number int) {
 		a2 := f.ptr(2)
 		if f.err == nil {
 			f.failed(mpiTypeGetTrueExtentX(f, a0, a1, a2))
+		}
+	case 448:
+		a0 := f.datatype(0)
+		a1 := f.datatype(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiTypeGetValueIndex(f, a0, a1, a2))
 		}
 	case 449:
 		a0 := f.int(0)

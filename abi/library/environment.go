@@ -98,3 +98,15 @@ func mpiAllocMem(_ *frame, size int, _ *info, to ptr) error {
 	}
 	return wrong(c_ERR_NO_MEM, "there are no %d bytes", size)
 }
+
+// mpiAbiGetInfo has the sizes of the types that an ABI may choose.
+func mpiAbiGetInfo(f *frame, to ptr) error {
+	f.putInfo(to, &info{pairs: []pair{{"mpi_aint_size", "8"}, {"mpi_count_size", "8"}, {"mpi_offset_size", "8"}}})
+	return nil
+}
+
+// mpiGetHwResourceInfo tells of no resource of hardware.
+func mpiGetHwResourceInfo(f *frame, to ptr) error {
+	f.putInfo(to, &info{})
+	return nil
+}

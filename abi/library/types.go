@@ -662,6 +662,17 @@ func copyLongs(to ptr, from []int) {
 	}
 }
 
+// mpiTypeGetValueIndex gives the pair for MPI_MINLOC of a value and an index, null where there is none.
+func mpiTypeGetValueIndex(f *frame, value, index *datatype, to ptr) error {
+	pairs := map[uintptr]uintptr{c_FLOAT: c_FLOAT_INT, c_DOUBLE: c_DOUBLE_INT, c_LONG: c_LONG_INT, c_INT: c_2INT, c_SHORT: c_SHORT_INT, c_LONG_DOUBLE: c_LONG_DOUBLE_INT}
+	h, ok := pairs[value.handle]
+	if !ok || index.handle != c_INT {
+		h = c_DATATYPE_NULL
+	}
+	f.putHandle(to, h)
+	return nil
+}
+
 func mpiTypeMatchSize(f *frame, class, size int, to ptr) error {
 	list := map[[2]int]int{
 		{c_TYPECLASS_INTEGER, 1}: c_INTEGER1, {c_TYPECLASS_INTEGER, 2}: c_INTEGER2, {c_TYPECLASS_INTEGER, 4}: c_INTEGER4, {c_TYPECLASS_INTEGER, 8}: c_INTEGER8,

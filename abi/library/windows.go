@@ -291,9 +291,9 @@ func mpiGet(f *frame, at ptr, n int, t *datatype, target, disp, count int, there
 	return w.GetTyped(b, to, disp, count, there.Datatype)
 }
 
-// combining is an operation for windows: MPI's own alone.
-func (f *frame) combining(o *operation, t *datatype) rank.Op {
-	if o.handle != c_REPLACE && o.handle != c_NO_OP && (t.opaque || !t.fits(o.handle)) {
+// combining is an operation for windows: MPI's own alone, of any type where there are no items.
+func (f *frame) combining(o *operation, count int, t *datatype) rank.Op {
+	if count > 0 && o.handle != c_REPLACE && o.handle != c_NO_OP && (t.opaque || !t.fits(o.handle)) {
 		f.bad(wrong(c_ERR_OP, "%v is not defined for %s in windows", o.op, t.called()))
 	}
 	if o.function != nil {
@@ -303,7 +303,7 @@ func (f *frame) combining(o *operation, t *datatype) rank.Op {
 }
 
 func mpiAccumulate(f *frame, at ptr, n int, t *datatype, target, disp, count int, there *datatype, o *operation, w *window) error {
-	b, to, op := f.buffer(at, n, t), f.place(w, target, disp, count, there), f.combining(o, there)
+	b, to, op := f.buffer(at, n, t), f.place(w, target, disp, count, there), f.combining(o, count, there)
 	if f.err != nil {
 		return f.err
 	}
@@ -319,7 +319,7 @@ func (f *frame) giver(o *operation, at ptr, n int, t *datatype) rank.Buffer {
 }
 
 func mpiGetAccumulate(f *frame, at ptr, n int, t *datatype, result ptr, m int, rt *datatype, target, disp, count int, there *datatype, o *operation, w *window) error {
-	b, r, to, op := f.giver(o, at, n, t), f.buffer(result, m, rt), f.place(w, target, disp, count, there), f.combining(o, there)
+	b, r, to, op := f.giver(o, at, n, t), f.buffer(result, m, rt), f.place(w, target, disp, count, there), f.combining(o, count, there)
 	if f.err != nil {
 		return f.err
 	}
@@ -327,7 +327,7 @@ func mpiGetAccumulate(f *frame, at ptr, n int, t *datatype, result ptr, m int, r
 }
 
 func mpiFetchAndOp(f *frame, at, result ptr, t *datatype, target, disp int, o *operation, w *window) error {
-	b, r, to, op := f.giver(o, at, 1, t), f.buffer(result, 1, t), f.place(w, target, disp, 1, t), f.combining(o, t)
+	b, r, to, op := f.giver(o, at, 1, t), f.buffer(result, 1, t), f.place(w, target, disp, 1, t), f.combining(o, 1, t)
 	if f.err != nil {
 		return f.err
 	}
@@ -359,7 +359,7 @@ func mpiRget(f *frame, at ptr, n int, t *datatype, target, disp, count int, ther
 }
 
 func mpiRaccumulate(f *frame, at ptr, n int, t *datatype, target, disp, count int, there *datatype, o *operation, w *window, request ptr) error {
-	b, to, op := f.buffer(at, n, t), f.place(w, target, disp, count, there), f.combining(o, there)
+	b, to, op := f.buffer(at, n, t), f.place(w, target, disp, count, there), f.combining(o, count, there)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}
@@ -367,7 +367,7 @@ func mpiRaccumulate(f *frame, at ptr, n int, t *datatype, target, disp, count in
 }
 
 func mpiRgetAccumulate(f *frame, at ptr, n int, t *datatype, result ptr, m int, rt *datatype, target, disp, count int, there *datatype, o *operation, w *window, request ptr) error {
-	b, r, to, op := f.giver(o, at, n, t), f.buffer(result, m, rt), f.place(w, target, disp, count, there), f.combining(o, there)
+	b, r, to, op := f.giver(o, at, n, t), f.buffer(result, m, rt), f.place(w, target, disp, count, there), f.combining(o, count, there)
 	if f.err != nil || request == nil {
 		return f.orNull()
 	}

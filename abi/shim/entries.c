@@ -5,9 +5,9 @@
 #pragma weak MPI_Abi_get_fortran_booleans = PMPI_Abi_get_fortran_booleans
 int PMPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set) { (void)logical_size; (void)logical_true; (void)logical_false; (void)is_set; return missing("MPI_Abi_get_fortran_booleans"); }
 #pragma weak MPI_Abi_get_fortran_info = PMPI_Abi_get_fortran_info
-int PMPI_Abi_get_fortran_info(MPI_Info *info) { (void)info; return missing("MPI_Abi_get_fortran_info"); }
+int PMPI_Abi_get_fortran_info(MPI_Info *info) { const word a[] = {(word)info}; return enter(1, a); }
 #pragma weak MPI_Abi_get_info = PMPI_Abi_get_info
-int PMPI_Abi_get_info(MPI_Info *info) { (void)info; return missing("MPI_Abi_get_info"); }
+int PMPI_Abi_get_info(MPI_Info *info) { const word a[] = {(word)info}; return enter(2, a); }
 #pragma weak MPI_Abi_get_version = PMPI_Abi_get_version
 #pragma weak MPI_Abi_set_fortran_booleans = PMPI_Abi_set_fortran_booleans
 int PMPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false) { (void)logical_size; (void)logical_true; (void)logical_false; return missing("MPI_Abi_set_fortran_booleans"); }
@@ -473,7 +473,7 @@ int PMPI_Get_elements_c(const MPI_Status *status, MPI_Datatype datatype, MPI_Cou
 #pragma weak MPI_Get_elements_x = PMPI_Get_elements_x
 int PMPI_Get_elements_x(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(179, a); }
 #pragma weak MPI_Get_hw_resource_info = PMPI_Get_hw_resource_info
-int PMPI_Get_hw_resource_info(MPI_Info *hw_info) { (void)hw_info; return missing("MPI_Get_hw_resource_info"); }
+int PMPI_Get_hw_resource_info(MPI_Info *hw_info) { const word a[] = {(word)hw_info}; return enter(180, a); }
 #pragma weak MPI_Get_library_version = PMPI_Get_library_version
 int PMPI_Get_library_version(char *version, int *resultlen) { const word a[] = {(word)version, (word)resultlen}; return enter(181, a); }
 #pragma weak MPI_Get_processor_name = PMPI_Get_processor_name
@@ -1099,11 +1099,11 @@ int PMPI_Type_create_darray(int size, int rank, int ndims, const int array_of_gs
 #pragma weak MPI_Type_create_darray_c = PMPI_Type_create_darray_c
 int PMPI_Type_create_darray_c(int size, int rank, int ndims, const MPI_Count array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)size, (word)rank, (word)ndims, (word)array_of_gsizes, (word)array_of_distribs, (word)array_of_dargs, (word)array_of_psizes, (word)order, (word)oldtype, (word)newtype}; return enter(421 | LARGE, a); }
 #pragma weak MPI_Type_create_f90_complex = PMPI_Type_create_f90_complex
-int PMPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) { (void)p; (void)r; (void)newtype; return missing("MPI_Type_create_f90_complex"); }
+int PMPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) { const word a[] = {(word)p, (word)r, (word)newtype}; return enter(422, a); }
 #pragma weak MPI_Type_create_f90_integer = PMPI_Type_create_f90_integer
-int PMPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) { (void)r; (void)newtype; return missing("MPI_Type_create_f90_integer"); }
+int PMPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) { const word a[] = {(word)r, (word)newtype}; return enter(423, a); }
 #pragma weak MPI_Type_create_f90_real = PMPI_Type_create_f90_real
-int PMPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) { (void)p; (void)r; (void)newtype; return missing("MPI_Type_create_f90_real"); }
+int PMPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) { const word a[] = {(word)p, (word)r, (word)newtype}; return enter(424, a); }
 #pragma weak MPI_Type_create_hindexed = PMPI_Type_create_hindexed
 int PMPI_Type_create_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(425, a); }
 #pragma weak MPI_Type_create_hindexed_c = PMPI_Type_create_hindexed_c
@@ -1168,7 +1168,7 @@ int PMPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count *true_lb, MPI_C
 #pragma weak MPI_Type_get_true_extent_x = PMPI_Type_get_true_extent_x
 int PMPI_Type_get_true_extent_x(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(447, a); }
 #pragma weak MPI_Type_get_value_index = PMPI_Type_get_value_index
-int PMPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type) { (void)value_type; (void)index_type; (void)pair_type; return missing("MPI_Type_get_value_index"); }
+int PMPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type) { const word a[] = {(word)value_type, (word)index_type, (word)pair_type}; return enter(448, a); }
 #pragma weak MPI_Type_indexed = PMPI_Type_indexed
 int PMPI_Type_indexed(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(449, a); }
 #pragma weak MPI_Type_indexed_c = PMPI_Type_indexed_c

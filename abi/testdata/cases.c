@@ -294,6 +294,36 @@ static void wides(void) {
 	MPI_Type_get_envelope_c(wide, &ci, &ca, &cc, &cd, &what);
 	CHECK(ci == 1 && ca == 0 && cc == 0 && cd == 1 && what == MPI_COMBINER_CONTIGUOUS);
 	MPI_Type_free(&wide);
+	// Types by their precision, and pairs by their members.
+	MPI_Type_create_f90_real(10, 100, &wide);
+	MPI_Type_create_f90_real(10, 100, &of);
+	CHECK(wide == of);
+	MPI_Type_size_c(wide, &ci);
+	EQUAL(ci, 8);
+	MPI_Type_get_envelope(wide, &few[0], &few[1], &what, &what);
+	CHECK(few[0] == 2 && few[1] == 0 && what == MPI_COMBINER_F90_REAL);
+	double out = me + 0.5, in = 0;
+	MPI_Sendrecv(&out, 1, wide, me, 0, &in, 1, MPI_DOUBLE, me, 0, W, MPI_STATUS_IGNORE);
+	CHECK(in == out);
+	CLASS(MPI_Type_create_f90_real(100, 100, &wide), MPI_ERR_ARG);
+	CLASS(MPI_Type_create_f90_complex(MPI_UNDEFINED, MPI_UNDEFINED, &wide), MPI_ERR_ARG);
+	MPI_Type_create_f90_complex(MPI_UNDEFINED, 200, &wide);
+	MPI_Type_size_c(wide, &ci);
+	EQUAL(ci, 16);
+	MPI_Type_create_f90_integer(5, &wide);
+	MPI_Type_size_c(wide, &ci);
+	EQUAL(ci, 4);
+	MPI_Type_get_value_index(MPI_INT, MPI_INT, &wide);
+	CHECK(wide == MPI_2INT);
+	MPI_Type_get_value_index(MPI_INT, MPI_FLOAT, &wide);
+	CHECK(wide == MPI_DATATYPE_NULL);
+	MPI_Info sizes_of;
+	char size[8];
+	int found, room = sizeof size;
+	MPI_Abi_get_info(&sizes_of);
+	MPI_Info_get_string(sizes_of, "mpi_aint_size", &room, size, &found);
+	CHECK(found && atoi(size) == sizeof(MPI_Aint));
+	MPI_Info_free(&sizes_of);
 }
 
 static void reductions(void) {
