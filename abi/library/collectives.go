@@ -230,6 +230,9 @@ func (c *comm) reduce(f *frame, v vectors, root int) (in, out rank.Buffer, op ra
 	if side == isRoot {
 		out = f.vector(v.o, v.out, v.count, v.t, false)
 	}
+	if side != isLeaf && side != isRoot {
+		return in, out, v.o.op, to // the type is not looked at
+	}
 	return in, out, f.opOn(v.o, v.t), to
 }
 

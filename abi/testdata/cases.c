@@ -620,6 +620,10 @@ static void communicators(void) {
 	EQUAL(sum, want);
 	int v = me == 0 ? 77 : 0;
 	MPI_Bcast(&v, 1, MPI_INT, me % 2 ? 0 : me == 0 ? MPI_ROOT : MPI_PROC_NULL, between);
+	// A rank without a part in it may name any type.
+	int others = -1;
+	EQUAL(MPI_Reduce(&me, &others, me % 2 || me == 0, me % 2 || me == 0 ? MPI_INT : MPI_BYTE, MPI_SUM, me % 2 ? 0 : me == 0 ? MPI_ROOT : MPI_PROC_NULL, between), MPI_SUCCESS);
+	EQUAL(others, me == 0 ? (n / 2) * (n / 2) : -1); // 1 + 3 + ...
 	EQUAL(v, me % 2 || me == 0 ? 77 : 0);
 	MPI_Intercomm_merge(between, me % 2, &merged);
 	MPI_Comm_size(merged, &size);
