@@ -398,6 +398,15 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiCommCreateErrhandler(f, a0, a1))
 		}
+	case 56:
+		a0 := f.group(0)
+		a1 := f.ptr(1)
+		a2 := f.info(2)
+		a3 := f.errhandler(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiCommCreateFromGroup(f, a0, a1, a2, a3, a4))
+		}
 	case 57:
 		a0 := f.comm(0)
 		a1 := f.group(1)
@@ -1761,6 +1770,18 @@ func dispatch(f *frame, number int) {
 		a5 := f.ptr(5)
 		if f.err == nil {
 			f.failed(mpiIntercommCreate(f, a0, a1, a2, a3, a4, a5))
+		}
+	case 243:
+		a0 := f.group(0)
+		a1 := f.int(1)
+		a2 := f.group(2)
+		a3 := f.int(3)
+		a4 := f.ptr(4)
+		a5 := f.info(5)
+		a6 := f.errhandler(6)
+		a7 := f.ptr(7)
+		if f.err == nil {
+			f.failed(mpiIntercommCreateFromGroups(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 244:
 		a0 := f.comm(0)

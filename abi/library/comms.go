@@ -2,7 +2,11 @@
 
 package main
 
-import "github.com/gorun-mpi/gorun/rank"
+import (
+	"hash/fnv"
+
+	"github.com/gorun-mpi/gorun/rank"
+)
 
 // A comm is MPI_Comm. Its errors go to its handler, not to package rank's.
 type comm struct {
@@ -315,4 +319,54 @@ func mpiIntercommMerge(f *frame, c *comm, high int, to ptr) error {
 	}
 	d, err := c.Merge(never, high != 0)
 	return f.enterComm(to, c, d, err)
+}
+
+// tagOf makes a tag of the string that tells the communicators apart that are made at once of the same groups.
+func tagOf(at ptr) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text(at)))
+	return int(h.Sum32() % (rank.MaxTag + 1))
+}
+
+// enterHandled is enterComm for a communicator that is made of groups, and has an error handler of its own.
+func (f *frame) enterHandled(to ptr, e *errhandler, c *rank.Comm, err error) error {
+	if err = f.enterComm(to, world, c, err); err == nil && c != nil {
+		commOf(f.handleAt(to)).setHandler(e)
+	}
+	return err
+}
+
+func mpiCommCreateFromGroup(f *frame, g *groupOf, tag ptr, _ *info, e *errhandler, to ptr) error {
+	if to == nil {
+		return errNull
+	}
+	d, err := world.CreateGroup(never, g.Group, tagOf(tag))
+	return f.enterHandled(to, e, d, err)
+}
+
+// mpiIntercommCreateFromGroups makes a communicator of the own group first, whose leader meets the other one's in the world.
+func mpiIntercommCreateFromGroups(f *frame, mine *groupOf, leader int, others *groupOf, otherLeader int, tag ptr, _ *info, e *errhandler, to ptr) error {
+	switch {
+	case to == nil:
+		return errNull
+	case mine.Rank() < 0:
+		return wrong(c_ERR_GROUP, "this rank is not in the local group")
+	case leader < 0 || leader >= mine.Size():
+		return wrong(c_ERR_RANK, "the local leader is %d in a group of %d ranks", leader, mine.Size())
+	case otherLeader < 0 || otherLeader >= others.Size():
+		return wrong(c_ERR_RANK, "the remote leader is %d in a group of %d ranks", otherLeader, others.Size())
+	}
+	far, err := others.Translate([]int{otherLeader}, world.Group())
+	if err != nil {
+		return err
+	}
+	local, err := world.CreateGroup(never, mine.Group, tagOf(tag))
+	if err != nil {
+		return err
+	}
+	d, err := rank.CreateIntercomm(never, local, leader, world.Comm, far[0], tagOf(tag))
+	if left := local.Leave(); err == nil {
+		err = left
+	}
+	return f.enterHandled(to, e, d, err)
 }

@@ -152,7 +152,7 @@ int PMPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm) { const 
 #pragma weak MPI_Comm_create_errhandler = PMPI_Comm_create_errhandler
 int PMPI_Comm_create_errhandler(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)comm_errhandler_fn, (word)errhandler}; return enter(55, a); }
 #pragma weak MPI_Comm_create_from_group = PMPI_Comm_create_from_group
-int PMPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) { (void)group; (void)stringtag; (void)info; (void)errhandler; (void)newcomm; return missing("MPI_Comm_create_from_group"); }
+int PMPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) { const word a[] = {(word)group, (word)stringtag, (word)info, (word)errhandler, (word)newcomm}; return enter(56, a); }
 #pragma weak MPI_Comm_create_group = PMPI_Comm_create_group
 int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)group, (word)tag, (word)newcomm}; return enter(57, a); }
 #pragma weak MPI_Comm_create_keyval = PMPI_Comm_create_keyval
@@ -628,7 +628,7 @@ int PMPI_Initialized(int *flag) { const word a[] = {(word)flag}; return enter(24
 #pragma weak MPI_Intercomm_create = PMPI_Intercomm_create
 int PMPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm) { const word a[] = {(word)local_comm, (word)local_leader, (word)peer_comm, (word)remote_leader, (word)tag, (word)newintercomm}; return enter(242, a); }
 #pragma weak MPI_Intercomm_create_from_groups = PMPI_Intercomm_create_from_groups
-int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) { (void)local_group; (void)local_leader; (void)remote_group; (void)remote_leader; (void)stringtag; (void)info; (void)errhandler; (void)newintercomm; return missing("MPI_Intercomm_create_from_groups"); }
+int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) { const word a[] = {(word)local_group, (word)local_leader, (word)remote_group, (word)remote_leader, (word)stringtag, (word)info, (word)errhandler, (word)newintercomm}; return enter(243, a); }
 #pragma weak MPI_Intercomm_merge = PMPI_Intercomm_merge
 int PMPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) { const word a[] = {(word)intercomm, (word)high, (word)newintracomm}; return enter(244, a); }
 #pragma weak MPI_Iprobe = PMPI_Iprobe

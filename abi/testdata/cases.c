@@ -604,8 +604,29 @@ static void communicators(void) {
 	MPI_Comm_free(&dup);
 	MPI_Wait(&q, MPI_STATUS_IGNORE);
 	EQUAL(late, (me + n - 1) % n);
-	if (n < 2)
+	// Communicators of groups, which have the handler that is named.
+	MPI_Errhandler returns;
+	MPI_Comm_group(W, &all);
+	MPI_Comm_create_from_group(all, "of all", MPI_INFO_NULL, MPI_ERRORS_RETURN, &dup);
+	MPI_Comm_get_errhandler(dup, &returns);
+	CHECK(returns == MPI_ERRORS_RETURN && MPI_Barrier(dup) == MPI_SUCCESS);
+	MPI_Comm_free(&dup);
+	if (n < 2) {
+		MPI_Group_free(&all);
 		return;
+	}
+	int ranges[2][1][3] = {{{0, n / 2 - 1, 1}}, {{n / 2, n - 1, 1}}}, high = me >= n / 2, remote;
+	MPI_Group sides[2];
+	MPI_Group_range_incl(all, 1, ranges[0], &sides[0]);
+	MPI_Group_range_incl(all, 1, ranges[1], &sides[1]);
+	MPI_Intercomm_create_from_groups(sides[high], 0, sides[!high], 0, "halves", MPI_INFO_NULL, MPI_ERRORS_RETURN, &dup);
+	MPI_Comm_remote_size(dup, &remote);
+	EQUAL(remote, high ? n / 2 : n - n / 2);
+	CLASS(MPI_Send(&me, 1, MPI_INT, remote, 0, dup), MPI_ERR_RANK);
+	MPI_Comm_free(&dup);
+	MPI_Group_free(&sides[0]);
+	MPI_Group_free(&sides[1]);
+	MPI_Group_free(&all);
 	// Two groups that talk.
 	MPI_Comm between, merged;
 	MPI_Comm_split(W, me % 2, me, &half);
