@@ -116,9 +116,9 @@ type Host struct {
 	brought   uint64    // how often a pipe was read
 	heard     uint64    // brought, when the silence was begun to be timed
 	stall     stallWatch
-	moves     uint64    // events of the ranks' pipes, sockets and processes
-	sample    time.Time // when to look at the ranks; zero: never
-	open      int       // pipes of output that may bring more
+	moves     atomic.Uint64 // events of the ranks' pipes, sockets and processes, and what their PMIx server asks for
+	sample    time.Time     // when to look at the ranks; zero: never
+	open      int           // pipes of output that may bring more
 	linger    linger
 	left      bool      // leave was called
 	served    int       // events of the last turn

@@ -169,7 +169,7 @@ func (h *Host) turn(d time.Duration) error {
 		// later one: the goroutine that serves it looks.
 		local := int(e.Pad)
 		if e.Fd != int32(sourceMail) {
-			h.moves++
+			h.moves.Add(1)
 		}
 		switch s := source(e.Fd); s {
 		case sourceMail:

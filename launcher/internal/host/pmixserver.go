@@ -63,8 +63,11 @@ func (h *Host) listenPMIx() error {
 		Patience: spec.PMIxTimeout,
 		Refuse:   refusal(spec),
 		Failed:   func(text string) { h.emit(Event{Kind: Failed, Text: text}) },
-		Ask:      func(data []byte) { h.emit(Event{Kind: ToHub, Data: data}) },
-		Log:      h.log,
+		Ask: func(data []byte) {
+			h.moves.Add(1)
+			h.emit(Event{Kind: ToHub, Data: data})
+		},
+		Log: h.log,
 	})
 	if err != nil {
 		return err

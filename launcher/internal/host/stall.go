@@ -13,7 +13,7 @@ import (
 type stallWatch struct {
 	next  time.Time             // when it is looked at again; zero: never
 	since time.Time             // nothing has moved
-	seen  uint64                // moves of the loop
+	seen  uint64                // of Host.moves
 	cpu   map[int]time.Duration // used, by local rank
 	at    time.Time             // when they were read
 	told  bool                  // that nothing moves
@@ -60,9 +60,10 @@ func (h *Host) stallOnTime(now time.Time) {
 // hasMoved tells whether anything has since it was called last.
 func (h *Host) hasMoved(now time.Time) bool {
 	s := &h.stall
-	moved := s.seen != h.moves
+	moves := h.moves.Load()
+	moved := s.seen != moves
 	took := now.Sub(s.at)
-	s.seen, s.at = h.moves, now
+	s.seen, s.at = moves, now
 	clock := sharedClock()
 	cpu := make(map[int]time.Duration)
 	for local, list := range h.processes() {
