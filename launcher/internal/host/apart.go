@@ -17,10 +17,11 @@ import (
 // apart is why ranks that have loaded a library of Open MPI reach no other host of the job, and what mends it; "" where
 // they do, as far as is seen. shown reads a file; "" where it cannot.
 func (s *Spec) apart(env []string, library string, shown func(name string) string) string {
+	has := func(name string) bool { return sets(env, "OMPI_MCA_"+name) }
 	switch {
 	case s.Hosts < 2:
 		return ""
-	case slices.ContainsFunc([]string{"OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_btl"}, func(name string) bool { return sets(env, name) }):
+	case slices.ContainsFunc([]string{"pml", "mtl", "btl"}, has), has("opal_common_ucx_tls") && has("opal_common_ucx_devices"): // which makes UCX the first choice
 		return "" // another way than by default
 	case s.Address == "" || loopback(s.Address): // of --launcher fork
 		if l, err := mpilib.Open(library); err != nil || l.MPI != mpilib.OpenMPI || !strings.HasPrefix(l.Version(), "6.") {

@@ -33,6 +33,8 @@ func TestApart(t *testing.T) {
 		{"more interfaces", debian, 2, "240.0.0.1", nil, map[string]string{system: "btl_tcp_if_include=lo,eth0\n"}, ""},
 		{"none set", debian, 2, "240.0.0.1", nil, nil, ""},
 		{"another way", debian, 2, "240.0.0.1", []string{"OMPI_MCA_pml=ucx"}, map[string]string{system: "btl_tcp_if_include=lo\n"}, ""},
+		{"another way for UCX", debian, 2, "240.0.0.1", []string{"OMPI_MCA_opal_common_ucx_tls=any", "OMPI_MCA_opal_common_ucx_devices=any"}, map[string]string{system: "btl_tcp_if_include=lo\n"}, ""},
+		{"half of one", debian, 2, "240.0.0.1", []string{"OMPI_MCA_opal_common_ucx_tls=any"}, map[string]string{system: "btl_tcp_if_include=lo\n"}, system + " has "},
 		{"hosts of one machine, a library that is not there", "/nowhere/libmpi.so.40.50.0", 2, "", nil, map[string]string{system: "btl_tcp_if_include=lo\n"}, ""},
 		{"with an address", "/nowhere/libmpi.so.40.50.0", 2, "127.0.0.1", nil, map[string]string{system: "btl_tcp_if_include=lo\n"}, ""},
 	} {
