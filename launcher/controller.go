@@ -193,7 +193,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		s.stalled = e.N > 0
 		c.survey.stalled()
 	case host.States:
-		c.survey.looked(s, e.Tails)
+		c.survey.looked(s, e)
 	case host.Recorded:
 		c.recorded(s, e)
 	case host.Done:
@@ -338,6 +338,7 @@ func (c *controller) done(s *seat) {
 	s.done = true
 	c.passed(s)
 	c.requests.gone(s)
+	c.survey.answered(s)
 	c.outlet.long.forget(s)
 	c.settle()
 }
@@ -384,7 +385,7 @@ func (c *controller) result() (Result, error) {
 	if c.end.start != nil && cause == nil {
 		return Result{ExitStatus: c.end.start.ExitStatus}, c.end.start
 	}
-	r := Result{States: c.survey.states, Unfinished: c.outlet.err.Within(), Profile: c.profile}
+	r := Result{States: c.survey.report(), Unfinished: c.outlet.err.Within(), Profile: c.profile}
 	profile.Sort(r.Profile)
 	cause = cmp.Or(cause, c.end.suspect)
 	if cause == nil && c.end.leaver != nil {
@@ -395,7 +396,6 @@ func (c *controller) result() (Result, error) {
 		r.Cause, r.ExitStatus = cause, cause.Status
 		cause.Shown = c.outlet.shows(cause, c.worlds.routeOf(cause.Group, cause.Rank, host.Stderr))
 	}
-	sortStates(r.States)
 	for _, g := range c.worlds.groups {
 		for _, e := range g.ranks {
 			if e.PID > 0 {

@@ -279,3 +279,51 @@ gorun_elapsed_seconds 90
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
+
+// What the ranks do is told to whoever asks, as often as asked, also on hosts; a channel without room gets nothing.
+func TestLook(t *testing.T) {
+	for _, launcher := range []string{"", "fork"} {
+		t.Run("launcher="+launcher, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			started := make(chan bool, 2)
+			job := Job{NP: 2, Argv: []string{"sh", "-c", "echo up; read line"}, Stdin: r, StdinRank: StdinAll, Lines: func(Line) { started <- true }}
+			if launcher == "fork" {
+				job.Launcher, job.Agent = launcher, roleArgv(t, "agent")
+				job.Hosts = []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}
+			}
+			h, err := Start(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-started
+			<-started
+			full := make(chan []RankState)
+			for range 2 {
+				answer := make(chan []RankState, 1)
+				if err := errors.Join(h.Signal(Look(full)), h.Signal(Look(answer))); err != nil {
+					t.Fatal(err)
+				}
+				states := <-answer
+				if len(states) != 2 {
+					t.Fatalf("%+v, want two ranks", states)
+				}
+				for rank, s := range states {
+					if s.Rank != rank || s.RSS == 0 || len(s.Lines) == 0 || !strings.HasPrefix(s.Lines[0], "sh (pid ") || s.Calls != 0 || launcher == "fork" && s.Host != []string{"a", "b"}[rank] {
+						t.Errorf("%+v", s)
+					}
+				}
+			}
+			_ = w.Close()
+			if result, err := h.Wait(); err != nil || result.States != nil {
+				t.Errorf("%+v, %v", result, err)
+			}
+			if err := h.Signal(Look(full)); !errors.Is(err, os.ErrProcessDone) {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+}

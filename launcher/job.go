@@ -243,7 +243,7 @@ type Job struct {
 
 	// Signals are passed to all ranks. INT and TERM also end the job, with status 130 or 143.
 	// Further ones are of the same event, and mean nothing, but an INT that comes 200 ms after the first or later
-	// kills at once. nil: none.
+	// kills at once. A [Look] goes to no rank. nil: none.
 	Signals <-chan os.Signal
 	// Suspend is called after all ranks were sent a TSTP from Signals: a command then stops
 	// itself, as its shell expects. It must not wait for Run or for a signal. nil: no call.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gorun-mpi/gorun/launcher/profile"
 )
@@ -34,11 +35,16 @@ type Result struct {
 	Profile []profile.Rank
 }
 
-// RankState says what a rank was doing at the job's timeout.
+// RankState says what a rank is doing, or was at the job's timeout.
 type RankState struct {
 	Group, Rank int
 	Host        string
 	Lines       []string // one for each of its processes, and one for its PMI state
+	// CPU is the time that its processes have used, RSS the memory that they have, in bytes.
+	CPU time.Duration
+	RSS int64
+	// Calls is how many calls of MPI it has made, with Job.Profile.
+	Calls uint64
 }
 
 // who names the rank.

@@ -218,12 +218,15 @@ func (c *controller) attend(ctx context.Context) (stop func()) {
 
 // signal passes a signal on.
 func (c *controller) signal(s os.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l, is := s.(Look); is {
+		c.survey.visit(l)
+	}
 	sig, ok := s.(syscall.Signal)
 	if !ok {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.job.Log.Info("signal", "signal", unix.SignalName(sig))
 	switch sig {
 	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE:

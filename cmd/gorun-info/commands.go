@@ -30,6 +30,7 @@ type request struct {
 	record     bool
 	emulate    string
 	reps       bool
+	pid        int // of gorun; 0: of the only one
 	verbose    bool
 	help       bool
 	version    bool
@@ -54,6 +55,7 @@ func commands() []command {
 		{"doctor", "[HOST...|PROGRAM]", "check this machine, other hosts by ssh and each pair of them, or a program: print what fixes each problem",
 			[]string{"json", "np", "tcp-ports", "verbose"}, showDoctor},
 		{"devices", "", "list the RDMA devices with ports, limits and features, and say why others are missing", []string{"json", "emulate", "representors"}, showDevices},
+		{"top", "[PID]", "show what the ranks of a running job of yours do, and what they use: anew each second on a terminal, until it ends", []string{"json"}, showTop},
 		{"topo", "", "draw the CPUs of this machine as a tree", []string{"json", "record"}, showTopology},
 		{"settings", "", "list gorun's environment variables with their defaults", []string{"json"}, showSettings},
 		{"mpi", "", "list the MPI libraries of this machine, and try whether two ranks of each start", []string{"json"}, showMPIs},
@@ -142,6 +144,12 @@ func parse(args []string) (*request, error) {
 	var err error
 	if r.ports, err = ports.Parse(r.portList); err != nil || set.Changed("tcp-ports") && r.portList == "" {
 		return nil, fmt.Errorf("--tcp-ports: found %q, expected two ports, the first and the last, as 40000-40100", r.portList)
+	}
+	if name == "top" {
+		if r.pid, err = readPID(words); err != nil {
+			return nil, err
+		}
+		words = nil
 	}
 	for _, word := range words {
 		if isProgram(word) {

@@ -4,6 +4,7 @@
 //	gorun-info                      an overview
 //	gorun-info doctor [HOST...]     every check, with what to do
 //	gorun-info devices              the RDMA devices, and what keeps others away
+//	gorun-info top [PID]            what a running job does
 //	gorun-info topo [--record]      the machine's CPUs
 //	gorun-info settings             the environment variables that count
 //	gorun-info pmi                  which MPI programs gorun can start here
@@ -74,7 +75,7 @@ func run(ctx context.Context, args, environ []string, std stdio) int {
 	default:
 		status = r.command.run(ctx, r)
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && (r.command == nil || r.command.name != "top") { // which nothing else ends
 		// What it has started is gone, and what it has not seen to its end it
 		// does not tell.
 		fmt.Fprintln(std.err, "gorun-info: interrupted")

@@ -73,7 +73,7 @@ func TestCommandLine(t *testing.T) {
 		{"--help", 0, ""}, {"-h", 0, ""}, {"-help", 0, ""}, {"--version", 0, ""}, {"-V", 0, ""}, {"--man", 0, ""}, {"doctor --help", 0, ""},
 		{"--completion bash", 0, ""}, {"-completion=zsh", 0, ""}, {"--completion fish", 0, ""}, {"settings", 0, ""}, {"topo", 0, ""}, {"topo --record", 0, ""},
 		{"--completion tcsh", 2, `found "tcsh", expected bash, zsh or fish`},
-		{"nonsense", 2, `found "nonsense", expected doctor, devices, topo, settings, mpi, pmi`},
+		{"nonsense", 2, `found "nonsense", expected doctor, devices, top, topo, settings, mpi, pmi`},
 		{"doctr", 2, "did you mean doctor?"},
 		{"pmi pmi", 2, `pmi: found ["pmi"], expected no further arguments`},
 		{"doctor --jsn", 2, "did you mean --json?"},

@@ -34,7 +34,7 @@
 //
 // # Goroutines, signals
 //
-// The command starts no goroutine but those of --metrics. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+// The command starts no goroutine but those of --metrics, and one that waits for visitors (gorun-info top; package visit). SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 // SIGUSR2, SIGCONT and SIGTSTP are handed to the launcher, except those other than
 // SIGINT, SIGTERM and SIGQUIT that were ignored when gorun started (nohup). Package endsignal says which of them are a second wish. After SIGTSTP, ^Z, gorun stops too
 // once the ranks were told.
@@ -201,6 +201,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	signals := watchSignals(req.ends.signals)
 	defer signal.Stop(signals)
 	job.Signals, job.Suspend = signals, suspend
+	defer receiveVisitors(signals)()
 
 	if err := req.profile.check(); err != nil {
 		fmt.Fprintf(std.err, "gorun: --profile: %v\n", err)

@@ -73,6 +73,11 @@ type file struct {
 	ring  *[Ring]event
 }
 
+const headerSize = int(unsafe.Sizeof(header{}))
+
+// headOf lays a header over that much memory.
+func headOf(mem []byte) *header { return (*header)(unsafe.Pointer(&mem[:headerSize][0])) }
+
 // length is that of the file of a rank of a world of so many.
 func length(size int) int {
 	return int(unsafe.Sizeof(header{})+unsafe.Sizeof([Sites]site{})+unsafe.Sizeof([Sites]sum{})+unsafe.Sizeof([Sizes]uint64{})+unsafe.Sizeof([Ring]event{})) + size*int(unsafe.Sizeof(peer{}))

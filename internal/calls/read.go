@@ -90,15 +90,11 @@ func Unpack(data []byte) (*Rank, error) {
 
 // Read reads a record. most is how many events it keeps, the last ones; ended is when the rank has, 0 if that is not known.
 func Read(path string, most int, ended int64) (*Rank, error) {
-	// Where others may write, as beside ranks of root that become another user, it may be a FIFO that nobody writes, or a link.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, errNoRecord), err)
-	}
 	mem, err := io.ReadAll(io.LimitReader(f, int64(length(ranksMost))+1))
 	if err != nil {
 		return nil, err
@@ -108,6 +104,37 @@ func Read(path string, most int, ended int64) (*Rank, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
+}
+
+func open(path string) (*os.File, error) {
+	// Where others may write, as beside ranks of root that become another user, it may be a FIFO that nobody writes, or a link.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, errNoRecord), err)
+	}
+	return f, nil
+}
+
+// Count is how many calls the record in a file has by now, while its rank lives; 0 where there is no record.
+func Count(path string) uint64 {
+	f, err := open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	mem := make([]byte, headerSize)
+	if _, err := io.ReadFull(f, mem); err != nil {
+		return 0
+	}
+	h := headOf(mem)
+	if h.magic != magic || h.version != version {
+		return 0
+	}
+	return h.events
 }
 
 var errNoRecord = errors.New("it is no record of calls of this version")

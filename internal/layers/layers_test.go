@@ -34,11 +34,11 @@ type layer struct {
 // layers is the table in ARCHITECTURE.md. Imports point down; launcher and rank meet
 // on the PMI wire only.
 var layers = []layer{
-	{"cmd/gorun", "the command line becomes a launcher.Job, its result the exit status", "launcher launcher/hostfile launcher/profile cmd/internal internal/envvar internal/ports internal/prelude internal/self internal/topo internal/version"},
+	{"cmd/gorun", "the command line becomes a launcher.Job, its result the exit status", "launcher launcher/hostfile launcher/profile cmd/internal internal/envvar internal/ports internal/prelude internal/self internal/topo internal/version internal/visit"},
 	{"cmd/gorun-agent", "the ranks of one host, for a gorun elsewhere", "launcher/agent internal/version"},
 	{"cmd/gorun-offload", "the daemon that steps started collectives of a host's ranks", "coll rdma/soft internal/endsignal internal/shm internal/version"},
 	{"cmd/gorun-pmix", "the PMIx server of a host, for programs of Open MPI", "internal/endsignal internal/pmix internal/pmix/link internal/peer"},
-	{"cmd/gorun-info", "the machine's abilities, and what stands in a job's way; internal/doctor: checks, pure functions of a View", "rdma rdma/soft rdma/verbs launcher/hostfile cmd/internal internal/envvar internal/meet internal/mpilib internal/pmix/link internal/ports internal/reach internal/self internal/topo internal/version"},
+	{"cmd/gorun-info", "the machine's abilities, and what stands in a job's way; internal/doctor: checks, pure functions of a View", "rdma rdma/soft rdma/verbs launcher/hostfile cmd/internal internal/envvar internal/meet internal/mpilib internal/pmix/link internal/ports internal/reach internal/self internal/topo internal/version internal/visit"},
 	{"cmd/gorun-verbs", "a verbs program becomes one on software devices", "cmd/internal internal/self internal/version"},
 	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/soft rdma/soft/softtls rdma/dpa rdma/verbs cmd/internal internal/self internal/version"},
 	{"cmd/pingpong", "a tutorial of verbs between two processes, and their measurement", "rank rdma rdma/soft rdma/soft/softtls rdma/verbs pmi cmd/internal internal/shm internal/version internal/wait"},
@@ -86,6 +86,7 @@ var layers = []layer{
 	{"internal/self", "the file of this program, beside which its helpers are", ""},
 	{"internal/reach", "the address at which other hosts reach this one, and the names that are its own", ""},
 	{"internal/pack", "bounded msgpack for cards and fences", ""},
+	{"internal/visit", "how gorun-info top looks at a job that runs", "internal/proc"},
 	{"internal/meet", "whether hosts reach each other, for gorun-info doctor", "internal/ports internal/tlskey"},
 	{"internal/tlskey", "TLS 1.3 between two ends that know one key", ""},
 	{"internal/yardstick", "what a machine charges for a system call, a page, a hand-over, a process", ""},

@@ -12,6 +12,8 @@ type Sample struct {
 	Rank int           `msgpack:"r"`
 	CPU  time.Duration `msgpack:"c"` // since their start
 	RSS  int64         `msgpack:"m"` // bytes that are resident
+	// Calls of MPI that it has recorded, in the answer to Look.
+	Calls uint64 `msgpack:"n,omitempty"`
 }
 
 // sampleOnTime looks at the ranks when it is time to.

@@ -147,7 +147,7 @@ const (
 	ToHub                            // Data of the PMIx server
 	Singleton                        // Rank seems to be a world of its own: Text
 	Sampled                          // Samples of the ranks that run
-	States                           // the answer to Look: lines for each rank, in Tails
+	States                           // the answer to Look: lines for each rank, in Tails, and Samples
 	Fenced                           // all ranks have passed a fence of PMI; the first of several hosts tells
 	Waiting                          // the answer to WhoWaits: Ranks
 	Refused                          // a program of Rank, or of nobody's if that is below 0, was not let in by the PMI server: Text

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun-mpi/gorun/internal/calls"
 	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
@@ -61,7 +62,7 @@ func kernelFunction(pid int) string {
 // examine tells what the ranks are doing. With traces, programs of Go are made to
 // write where their goroutines are (SIGQUIT), which ends them.
 func (h *Host) examine(traces bool) {
-	states := make(map[int][]string)
+	states, samples := make(map[int][]string), []Sample(nil)
 	all := h.processes()
 	for i, r := range h.up() {
 		rank := h.rankOf(i)
@@ -69,10 +70,15 @@ func (h *Host) examine(traces bool) {
 			states[rank] = []string{"has ended"}
 			continue
 		}
-		lines := []string{}
+		lines, uses := []string{}, Sample{Rank: rank}
 		for _, p := range all[i] {
 			lines = append(lines, describe(p))
+			uses.CPU, uses.RSS = uses.CPU+p.CPU, uses.RSS+p.RSS
 		}
+		if h.spec.Profile > 0 {
+			uses.Calls = calls.Count(recordIn(h.filesDir, i))
+		}
+		samples = append(samples, uses)
 		if joined, finalized := h.met(i); joined && !finalized {
 			where := "after MPI_Init, before the end of MPI_Finalize"
 			if h.engine(i).InFence(rank) {
@@ -85,7 +91,7 @@ func (h *Host) examine(traces bool) {
 		}
 		states[rank] = lines
 	}
-	h.emit(Event{Kind: States, Tails: states})
+	h.emit(Event{Kind: States, Tails: states, Samples: samples})
 	if !traces {
 		return
 	}
