@@ -44,12 +44,14 @@ func build(t testing.TB) string {
 		if built.dir, built.err = os.MkdirTemp("", "abi-test-"); built.err != nil {
 			return
 		}
-		for _, args := range [][]string{
+		commands := [][]string{
 			{"../scripts/build-abi", built.dir},
 			{"go", "build", "-o", built.dir + "/", "../cmd/gorun", "../cmd/gorun-agent"},
-			{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-o", built.dir + "/cases", "testdata/cases.c"},
-			{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-o", built.dir + "/files", "testdata/files.c"},
-		} {
+		}
+		for _, program := range []string{"cases", "files", "sessions"} {
+			commands = append(commands, []string{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-o", built.dir + "/" + program, "testdata/" + program + ".c"})
+		}
+		for _, args := range commands {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("warning")) {
 				built.err = fmt.Errorf("%q: %w\n%s", args, err, out)
 				return
@@ -116,6 +118,38 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestSessions runs sessions of testdata/sessions.c without MPI_Init and beside it. The rank is in its job until the process ends.
+func TestSessions(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		for _, how := range []string{"alone", "beside"} {
+			t.Run(fmt.Sprintf("%s %d", how, n), func(t *testing.T) {
+				out, status := runProgram(t, n, nil, []string{"sessions", how})
+				if status != 0 || strings.Count(out, ": all cases hold\n") != n {
+					t.Errorf("status %d\n%s", status, out)
+				}
+			})
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		status int
+		says   string
+	}{
+		{"over", 16, "MPI_Session_init: this process has left its job in MPI_Finalize"},
+		{"fatal", 13, "MPI_Group_from_session_pset: rank 0: no set of processes has the name \"x\""},
+		{"world", 5, "MPI_Barrier: rank 0: the communicator is a null handle"},
+		{"closed", 16, "MPI_Group_size: rank 0: it was called while no session is open"},
+		{"status", 3, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, status := runProgram(t, 1, nil, []string{"sessions", c.name})
+			if status != c.status || !strings.Contains(out, c.says) || strings.Contains(out, "goroutine ") {
+				t.Errorf("status %d, want %d; no %q in or a Go trace:\n%s", status, c.status, c.says, out)
+			}
+		})
+	}
+}
+
 // TestChosen: gorun leads a program of the ABI to its own library by name, through a link elsewhere.
 func TestChosen(t *testing.T) {
 	out, status := run(t, 2, "--mpi", "gorun")
@@ -160,7 +194,7 @@ func TestEnds(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"missing", 55, "MPI_T_pvar_get_num: rank 0: it is not there yet in gorun's libmpi_abi.so.1"},
+		{"missing", 55, "MPI_Close_port: rank 0: it is not there yet in gorun's libmpi_abi.so.1"},
 		{"before", 16, "MPI_Barrier: it was called before MPI_Init"},
 		{"after", 16, "MPI_Barrier: it was called after MPI_Finalize"},
 		{"later", 16, "MPI_Comm_rank: it was called after MPI_Finalize"},

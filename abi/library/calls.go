@@ -1383,6 +1383,13 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiGroupFree(f, a0))
 		}
+	case 196:
+		a0 := f.session(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiGroupFromSessionPset(f, a0, a1, a2))
+		}
 	case 198:
 		a0 := f.group(0)
 		a1 := f.int(1)
@@ -2589,6 +2596,71 @@ func dispatch(f *frame, number int) {
 		a8 := f.ptr(8)
 		if f.err == nil {
 			f.failed(mpiSendrecvReplace(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+		}
+	case 334:
+		a0 := f.session(0)
+		a1 := f.int(1)
+		if f.err == nil {
+			f.failed(mpiSessionCallErrhandler(f, a0, a1))
+		}
+	case 335:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiSessionCreateErrhandler(f, a0, a1))
+		}
+	case 337:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiSessionFinalize(f, a0))
+		}
+	case 340:
+		a0 := f.session(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiSessionGetErrhandler(f, a0, a1))
+		}
+	case 341:
+		a0 := f.session(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiSessionGetInfo(f, a0, a1))
+		}
+	case 342:
+		a0 := f.session(0)
+		a1 := f.info(1)
+		a2 := f.int(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		if f.err == nil {
+			f.failed(mpiSessionGetNthPset(f, a0, a1, a2, a3, a4))
+		}
+	case 343:
+		a0 := f.session(0)
+		a1 := f.info(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiSessionGetNumPsets(f, a0, a1, a2))
+		}
+	case 344:
+		a0 := f.session(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiSessionGetPsetInfo(f, a0, a1, a2))
+		}
+	case 346:
+		a0 := f.info(0)
+		a1 := f.errhandler(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiSessionInit(f, a0, a1, a2))
+		}
+	case 347:
+		a0 := f.session(0)
+		a1 := f.errhandler(1)
+		if f.err == nil {
+			f.failed(mpiSessionSetErrhandler(f, a0, a1))
 		}
 	case 349:
 		a0 := f.ptr(0)

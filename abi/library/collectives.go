@@ -793,5 +793,5 @@ func mpiReduceLocal(f *frame, in, inout ptr, count int, t *datatype, o *operatio
 	if f.err != nil {
 		return f.err
 	}
-	return world.ReduceLocal(a, b, of)
+	return root.ReduceLocal(a, b, of)
 }

@@ -21,6 +21,7 @@ type comm struct {
 var (
 	comms       = newTable[*comm](kindComm)
 	world, self *comm // nil outside of Init and Finalize
+	root        *comm // the world for what has no communicator, and where there are sessions alone; C has no handle of it
 )
 
 func commOf(h uintptr) *comm {
@@ -44,6 +45,14 @@ func predefine(w *rank.World) {
 	self.SetName("MPI_COMM_SELF")
 	tell(c_COMM_WORLD, world.Rank(), world.Size())
 	tell(c_COMM_SELF, 0, 1)
+}
+
+// base is the communicator of what belongs to none.
+func base() *comm {
+	if world != nil {
+		return world
+	}
+	return root
 }
 
 // enterComm makes a communicator C's; a nil one is MPI_COMM_NULL. It has the error handler of the one that it is made from.
@@ -330,7 +339,7 @@ func tagOf(at ptr) int {
 
 // enterHandled is enterComm for a communicator that is made of groups, and has an error handler of its own.
 func (f *frame) enterHandled(to ptr, e *errhandler, c *rank.Comm, err error) error {
-	if err = f.enterComm(to, world, c, err); err == nil && c != nil {
+	if err = f.enterComm(to, root, c, err); err == nil && c != nil {
 		commOf(f.handleAt(to)).setHandler(e)
 	}
 	return err
@@ -340,7 +349,7 @@ func mpiCommCreateFromGroup(f *frame, g *groupOf, tag ptr, _ *info, e *errhandle
 	if to == nil {
 		return errNull
 	}
-	d, err := world.CreateGroup(never, g.Group, tagOf(tag))
+	d, err := root.CreateGroup(never, g.Group, tagOf(tag))
 	return f.enterHandled(to, e, d, err)
 }
 
@@ -356,15 +365,15 @@ func mpiIntercommCreateFromGroups(f *frame, mine *groupOf, leader int, others *g
 	case otherLeader < 0 || otherLeader >= others.Size():
 		return wrong(c_ERR_RANK, "the remote leader is %d in a group of %d ranks", otherLeader, others.Size())
 	}
-	far, err := others.Translate([]int{otherLeader}, world.Group())
+	far, err := others.Translate([]int{otherLeader}, root.Group())
 	if err != nil {
 		return err
 	}
-	local, err := world.CreateGroup(never, mine.Group, tagOf(tag))
+	local, err := root.CreateGroup(never, mine.Group, tagOf(tag))
 	if err != nil {
 		return err
 	}
-	d, err := rank.CreateIntercomm(never, local, leader, world.Comm, far[0], tagOf(tag))
+	d, err := rank.CreateIntercomm(never, local, leader, root.Comm, far[0], tagOf(tag))
 	if left := local.Leave(); err == nil {
 		err = left
 	}

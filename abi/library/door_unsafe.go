@@ -14,6 +14,7 @@ const (
 	openDoor  = -1
 	isMissing = -2
 	newThread = -3
+	atExit    = -4
 )
 
 // gorun_mpi_call is the library's door. The words are C's, and valid during the call.
@@ -27,6 +28,9 @@ func gorun_mpi_call(number C.int, words unsafe.Pointer) C.int {
 		return 0
 	case newThread:
 		deepen(stackDepth)
+		return 0
+	case atExit:
+		goodbye()
 		return 0
 	case isMissing:
 		return C.int(missing(text(*(*ptr)(unsafe.Pointer(&w[0])))))

@@ -25,15 +25,67 @@ func start(required int) error {
 	case finished:
 		return wrong(c_ERR_OTHER, "MPI was finalized, and cannot be initialized again")
 	}
-	w, err := rank.Init(never, rank.Config{})
-	if err != nil {
-		return wrong(c_ERR_OTHER, "%v", err)
+	if err := use(); err != nil {
+		return err
 	}
-	job.world, job.stage, job.provided = w, inside, min(required, c_THREAD_SERIALIZED)
+	job.stage, job.provided = inside, min(required, c_THREAD_SERIALIZED)
 	job.main = thread()
-	predefine(w)
-	attributesOfWorld(w)
+	predefine(job.world)
 	return nil
+}
+
+// use has the process be in its job for one user more.
+func use() error {
+	if job.left {
+		return wrong(c_ERR_OTHER, "this process has left its job in MPI_Finalize; a session that it has had before, or still has then, keeps it there")
+	}
+	if job.world == nil {
+		w, err := rank.Init(never, rank.Config{})
+		if err != nil {
+			return wrong(c_ERR_OTHER, "%v", err)
+		}
+		job.world = w
+		root = &comm{Comm: w.Comm(), owner: owner{handle: c_COMM_NULL, handler: fatal}, named: true}
+		attributesOfWorld(w)
+	}
+	job.users++
+	return nil
+}
+
+// disuse is the end of a user. The last one leaves the job, unless there was a session, after which another may come.
+func disuse() (err error) {
+	switch last := job.users == 1; {
+	case last && !job.sessions:
+		err = leave()
+	case last:
+		clear(told[:])
+		fallthrough
+	default:
+		err = job.world.FlushBuffer(never)
+	}
+	if err == nil {
+		job.users--
+	}
+	return err
+}
+
+func leave() error {
+	if err := job.world.Finalize(never); err != nil {
+		return err
+	}
+	clear(told[:])
+	job.world, root, job.left = nil, nil, true
+	return nil
+}
+
+// goodbye is the end of the process: what MPI_Session_finalize has left in the job leaves it.
+func goodbye() {
+	if job.world == nil || job.users > 0 {
+		return
+	}
+	if err := leave(); err != nil {
+		abort(codeOf(err), "at the end of the process: "+located(err.Error()))
+	}
 }
 
 func mpiInitialized(f *frame, to ptr) error {
@@ -48,17 +100,20 @@ func mpiFinalized(f *frame, to ptr) error {
 
 // mpiFinalize first deletes the attributes of MPI_COMM_SELF, whose functions may still communicate.
 func mpiFinalize(*frame) error {
+	if job.stage != inside {
+		return wrong(c_ERR_OTHER, "MPI is not initialized, or it was finalized already")
+	}
 	if err := self.deleteAll(c_COMM_SELF); err != nil {
 		return err
 	}
 	if err := world.deleteAll(c_COMM_WORLD); err != nil {
 		return err
 	}
-	err := job.world.Finalize(never)
-	if err != nil {
+	if err := disuse(); err != nil {
 		return err
 	}
-	clear(told[:])
+	untell(c_COMM_WORLD)
+	untell(c_COMM_SELF)
 	world, self, job.stage = nil, nil, finished
 	return nil
 }

@@ -93,28 +93,38 @@ func errhandlerOf(h uintptr) *errhandler {
 // MPI_COMM_SELF's handler where the program has set one, else to that of MPI_COMM_WORLD.
 func raise(on *owner, name string, err error) int {
 	code := codeOf(err)
-	if on == nil {
-		if world == nil {
-			abort(code, name+": "+err.Error())
-		}
-		if on = &self.owner; on.handler == fatal {
-			on = &world.owner
-		}
+	switch {
+	case on != nil:
+	case job.world == nil:
+		abort(code, name+": "+err.Error())
+	case self != nil && self.handler != fatal:
+		on = &self.owner
+	default:
+		on = &base().owner
 	}
 	switch h := on.handler; h {
 	case returning:
 	case fatal, aborting:
-		line := strings.TrimSpace(err.Error())
-		if !strings.Contains(line, fmt.Sprintf("rank %d", job.world.Comm().Rank())) {
-			line = fmt.Sprintf("rank %d: %s", job.world.Comm().Rank(), line)
+		line := name + ": " + located(strings.TrimSpace(err.Error()))
+		if job.world != nil { // else abort says it
+			fmt.Fprintln(os.Stderr, line)
 		}
-		line = name + ": " + line
-		fmt.Fprintln(os.Stderr, line)
 		abort(code, line)
 	default:
 		return callErrhandler(h.function, on.handle, code)
 	}
 	return code
+}
+
+// located is an error's text with the rank, where there is one.
+func located(line string) string {
+	if job.world == nil {
+		return line
+	}
+	if where := fmt.Sprintf("rank %d", job.world.Comm().Rank()); !strings.Contains(line, where) {
+		return where + ": " + line
+	}
+	return line
 }
 
 func mpiCommCreateErrhandler(f *frame, function, to ptr) error {
@@ -147,7 +157,7 @@ func mpiErrhandlerFree(f *frame, at ptr) error {
 	return nil
 }
 
-// An owner has errors: a communicator, a window or a file, with its handler.
+// An owner has errors: a communicator, a window, a file or a session, with its handler.
 type owner struct {
 	handle  uintptr
 	handler *errhandler

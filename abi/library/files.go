@@ -81,7 +81,7 @@ func await(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-tick.C:
-			_, _, _ = world.Iprobe(rank.AnySource, rank.AnyTag) // the next call that the error concerns returns it
+			_, _, _ = root.Iprobe(rank.AnySource, rank.AnyTag) // the next call that the error concerns returns it
 		}
 	}
 }

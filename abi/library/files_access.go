@@ -250,7 +250,7 @@ func (f *frame) launch(a *access, to ptr) error {
 	if f.err != nil || to == nil {
 		return f.orNull()
 	}
-	g, q, err := world.StartGeneral(rank.GeneralCalls{Query: func() (rank.Status, error) { return a.status(), a.err }})
+	g, q, err := root.StartGeneral(rank.GeneralCalls{Query: func() (rank.Status, error) { return a.status(), a.err }})
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,16 @@ func (f *frame) file(i int) *file {
 	return h
 }
 
+func (f *frame) session(i int) *session {
+	s := sessionOf(f.words[i])
+	if s == nil {
+		f.bad(badHandle(c_ERR_SESSION, "session", f.words[i]))
+		return nil
+	}
+	f.on = &s.owner
+	return s
+}
+
 // lazyType is a datatype that may not be looked at; it is nil for a bad one.
 func (f *frame) lazyType(i int) *datatype { return typeOf(f.words[i]) }
 

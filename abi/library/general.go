@@ -16,7 +16,7 @@ func mpiGrequestStart(f *frame, query, free, cancel, extra, to ptr) error {
 		}
 		return &mistake{code, "a function of the generalized request has failed"}
 	}
-	g, q, err := world.StartGeneral(rank.GeneralCalls{
+	g, q, err := root.StartGeneral(rank.GeneralCalls{
 		Query: func() (rank.Status, error) {
 			var st cStatus
 			code := callQuery(query, extra, &st)
@@ -24,7 +24,7 @@ func mpiGrequestStart(f *frame, query, free, cancel, extra, to ptr) error {
 		},
 		Free: func() error { return failed(callFree(free, extra)) },
 	})
-	if err = f.to(to, world).started(q, err); err == nil {
+	if err = f.to(to, base()).started(q, err); err == nil {
 		made := requests.find(f.handleAt(to))
 		made.general = g
 		made.cancel = func(complete bool) error { return failed(callCancel(cancel, extra, complete)) }

@@ -31,18 +31,23 @@ const (
 	finished              // after Finalize
 )
 
-// job is this process's place in its job.
+// job is this process's place in its job. Sessions may come one after another, and a process can join its job once: so from
+// the first session on the world stays until the process ends.
 var job struct {
 	stage    stage
-	world    *rank.World
-	provided int // the level of threads
-	main     int // the thread that called Init
+	world    *rank.World // nil before the first of MPI_Init and MPI_Session_init, and after the end
+	users    int         // who has use of it: MPI_Init, and open sessions
+	sessions bool        // there was one
+	left     bool        // the end was
+	provided int         // the level of threads
+	main     int         // the thread that called Init
 	codes    []added
 }
 
 // early are the functions that may be called outside of Init and Finalize.
 var early = func() (list [len(names)]bool) {
 	may := map[string]bool{
+		"MPI_Session_init": true, "MPI_Session_create_errhandler": true,
 		"MPI_Init": true, "MPI_Init_thread": true, "MPI_Initialized": true, "MPI_Finalized": true, "MPI_Get_library_version": true,
 		"MPI_Remove_error_class": true, "MPI_Remove_error_code": true, "MPI_Remove_error_string": true, "MPI_Error_class": true, "MPI_Error_string": true, "MPI_Add_error_class": true, "MPI_Add_error_code": true, "MPI_Add_error_string": true,
 		"MPI_Info_create": true, "MPI_Info_create_env": true, "MPI_Info_delete": true, "MPI_Info_dup": true, "MPI_Info_free": true, "MPI_Info_get": true,
@@ -58,10 +63,13 @@ var early = func() (list [len(names)]bool) {
 
 // call is a call of C, and gives the error's code.
 func call(f *frame) int {
-	if job.stage != inside && !early[f.number] {
+	if job.users == 0 && !early[f.number] {
 		when := "before MPI_Init"
-		if job.stage == finished {
+		switch {
+		case job.stage == finished:
 			when = "after MPI_Finalize"
+		case job.sessions:
+			when = "while no session is open"
 		}
 		f.err = wrong(c_ERR_OTHER, "it was called %s", when)
 	} else {
@@ -70,7 +78,7 @@ func call(f *frame) int {
 	if f.err == nil {
 		return c_SUCCESS
 	}
-	if f.on == nil && ofFiles[f.number] && job.stage == inside {
+	if f.on == nil && ofFiles[f.number] && job.users > 0 {
 		f.on = &noFile
 	}
 	return raise(f.on, names[f.number], f.err)
@@ -79,7 +87,7 @@ func call(f *frame) int {
 // missing is an error of no object, so that programs can ask whether there is such a function, by the handler of MPI_COMM_SELF.
 func missing(name string) int {
 	err := wrong(c_ERR_UNSUPPORTED_OPERATION, "it is not there yet in gorun's libmpi_abi.so.1 (docs/c.md has the list)")
-	if job.stage != inside {
+	if job.users == 0 {
 		abort(c_ERR_UNSUPPORTED_OPERATION, name+": "+err.Error())
 	}
 	return raise(nil, name, err)
@@ -87,7 +95,7 @@ func missing(name string) int {
 
 // abort ends the job, and this process.
 func abort(code int, message string) {
-	if job.stage == inside {
+	if job.world != nil {
 		job.world.Abort(code, message)
 	}
 	fmt.Fprintln(os.Stderr, message)

@@ -314,7 +314,7 @@ func mpiImrecv(f *frame, at ptr, count int, t *datatype, from, request ptr) erro
 	}
 	m := f.taken(from)
 	if none {
-		return f.to(request, world).started(world.Irecv(b, rank.ProcNull, 0))
+		return f.to(request, base()).started(root.Irecv(b, rank.ProcNull, 0))
 	}
 	return f.to(request, m.on).started(m.Irecv(b))
 }

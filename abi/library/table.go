@@ -24,6 +24,7 @@ const (
 	kindKeyval
 	kindWindow
 	kindFile
+	kindSession
 )
 
 // A table has the objects of a kind. Places are given again in the order in which they became free, and only when there are

@@ -31,6 +31,12 @@ static int in_child(int number, const word *args) {
 
 static void forked(void) { door = opened = in_child; }
 
+// A program that has had sessions stays in its job until it ends.
+static void ends(void) {
+	if (opened != in_child)
+		enter(EXIT, NULL);
+}
+
 // Go's stacks, on which calls run, stay as large as they have become: a handler of a signal that comes meanwhile, and is not for
 // an alternate stack, needs room there. Go reads the setting when it is loaded.
 static void *open_library(char *why, size_t size) {
@@ -56,6 +62,8 @@ door_fn load(void) {
 			die(why);
 		if (pthread_atfork(NULL, NULL, forked) != 0)
 			die("pthread_atfork failed");
+		if (atexit(ends) != 0)
+			die("atexit failed");
 		word told[] = {(word)comms};
 		d(OPEN, told);
 		opened = d;

@@ -504,7 +504,7 @@ int PMPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *newgro
 #pragma weak MPI_Group_free = PMPI_Group_free
 int PMPI_Group_free(MPI_Group *group) { const word a[] = {(word)group}; return enter(195, a); }
 #pragma weak MPI_Group_from_session_pset = PMPI_Group_from_session_pset
-int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup) { (void)session; (void)pset_name; (void)newgroup; return missing("MPI_Group_from_session_pset"); }
+int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup) { const word a[] = {(word)session, (word)pset_name, (word)newgroup}; return enter(196, a); }
 #pragma weak MPI_Group_fromint = PMPI_Group_fromint
 #pragma weak MPI_Group_incl = PMPI_Group_incl
 int PMPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranks, (word)newgroup}; return enter(198, a); }
@@ -919,34 +919,34 @@ int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size) { (v
 #pragma weak MPI_Session_attach_buffer_c = PMPI_Session_attach_buffer_c
 int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size) { (void)session; (void)buffer; (void)size; return missing("MPI_Session_attach_buffer_c"); }
 #pragma weak MPI_Session_call_errhandler = PMPI_Session_call_errhandler
-int PMPI_Session_call_errhandler(MPI_Session session, int errorcode) { (void)session; (void)errorcode; return missing("MPI_Session_call_errhandler"); }
+int PMPI_Session_call_errhandler(MPI_Session session, int errorcode) { const word a[] = {(word)session, (word)errorcode}; return enter(334, a); }
 #pragma weak MPI_Session_create_errhandler = PMPI_Session_create_errhandler
-int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) { (void)session_errhandler_fn; (void)errhandler; return missing("MPI_Session_create_errhandler"); }
+int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)session_errhandler_fn, (word)errhandler}; return enter(335, a); }
 #pragma weak MPI_Session_detach_buffer = PMPI_Session_detach_buffer
 int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size) { (void)session; (void)buffer_addr; (void)size; return missing("MPI_Session_detach_buffer"); }
 #pragma weak MPI_Session_detach_buffer_c = PMPI_Session_detach_buffer_c
 int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size) { (void)session; (void)buffer_addr; (void)size; return missing("MPI_Session_detach_buffer_c"); }
 #pragma weak MPI_Session_finalize = PMPI_Session_finalize
-int PMPI_Session_finalize(MPI_Session *session) { (void)session; return missing("MPI_Session_finalize"); }
+int PMPI_Session_finalize(MPI_Session *session) { const word a[] = {(word)session}; return enter(337, a); }
 #pragma weak MPI_Session_flush_buffer = PMPI_Session_flush_buffer
 int PMPI_Session_flush_buffer(MPI_Session session) { (void)session; return missing("MPI_Session_flush_buffer"); }
 #pragma weak MPI_Session_fromint = PMPI_Session_fromint
 #pragma weak MPI_Session_get_errhandler = PMPI_Session_get_errhandler
-int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) { (void)session; (void)errhandler; return missing("MPI_Session_get_errhandler"); }
+int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) { const word a[] = {(word)session, (word)errhandler}; return enter(340, a); }
 #pragma weak MPI_Session_get_info = PMPI_Session_get_info
-int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used) { (void)session; (void)info_used; return missing("MPI_Session_get_info"); }
+int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used) { const word a[] = {(word)session, (word)info_used}; return enter(341, a); }
 #pragma weak MPI_Session_get_nth_pset = PMPI_Session_get_nth_pset
-int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name) { (void)session; (void)info; (void)n; (void)pset_len; (void)pset_name; return missing("MPI_Session_get_nth_pset"); }
+int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name) { const word a[] = {(word)session, (word)info, (word)n, (word)pset_len, (word)pset_name}; return enter(342, a); }
 #pragma weak MPI_Session_get_num_psets = PMPI_Session_get_num_psets
-int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names) { (void)session; (void)info; (void)npset_names; return missing("MPI_Session_get_num_psets"); }
+int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names) { const word a[] = {(word)session, (word)info, (word)npset_names}; return enter(343, a); }
 #pragma weak MPI_Session_get_pset_info = PMPI_Session_get_pset_info
-int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) { (void)session; (void)pset_name; (void)info; return missing("MPI_Session_get_pset_info"); }
+int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) { const word a[] = {(word)session, (word)pset_name, (word)info}; return enter(344, a); }
 #pragma weak MPI_Session_iflush_buffer = PMPI_Session_iflush_buffer
 int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) { (void)session; (void)request; return missing("MPI_Session_iflush_buffer"); }
 #pragma weak MPI_Session_init = PMPI_Session_init
-int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) { (void)info; (void)errhandler; (void)session; return missing("MPI_Session_init"); }
+int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) { const word a[] = {(word)info, (word)errhandler, (word)session}; return enter(346, a); }
 #pragma weak MPI_Session_set_errhandler = PMPI_Session_set_errhandler
-int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) { (void)session; (void)errhandler; return missing("MPI_Session_set_errhandler"); }
+int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) { const word a[] = {(word)session, (word)errhandler}; return enter(347, a); }
 #pragma weak MPI_Session_toint = PMPI_Session_toint
 #pragma weak MPI_Ssend = PMPI_Ssend
 int PMPI_Ssend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(349, a); }

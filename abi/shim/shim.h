@@ -15,8 +15,9 @@ typedef intptr_t word;
 enum { LARGE = 1 << 16 };
 
 // What else than a function's number enter takes. OPEN hands over where communicators are told of; MISSING
-// is an error because of the function with that name; THREAD says that this thread calls for the first time.
-enum { OPEN = -1, MISSING = -2, THREAD = -3 };
+// is an error because of the function with that name; THREAD says that this thread calls for the first time, and EXIT that
+// the process ends.
+enum { OPEN = -1, MISSING = -2, THREAD = -3, EXIT = -4 };
 
 // The library's door, for a thread that has been through it.
 typedef int (*door_fn)(int number, const word *args);

@@ -1071,8 +1071,8 @@ static void mistakes(void) {
 	CLASS(MPI_Comm_split(W, -5, 0, &own), MPI_ERR_ARG);
 	CLASS(MPI_Group_size(MPI_GROUP_NULL, &v), MPI_ERR_GROUP);
 	CLASS(MPI_Error_class(99999, &v), MPI_ERR_ARG);
-	MPI_Session none;
-	CLASS(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &none), MPI_ERR_UNSUPPORTED_OPERATION);
+	char port[MPI_MAX_PORT_NAME];
+	CLASS(MPI_Open_port(MPI_INFO_NULL, port), MPI_ERR_UNSUPPORTED_OPERATION);
 	// Too long a message.
 	int two[2] = {1, 2};
 	MPI_Irecv(&v, 1, MPI_INT, me, 0, W, &q);
@@ -1228,7 +1228,7 @@ static void end(const char *how) {
 		exit(WEXITSTATUS(status) + 4);
 	}
 	if (strcmp(how, "missing") == 0)
-		MPI_T_pvar_get_num(&n);
+		MPI_Close_port("");
 	if (strcmp(how, "fatal") == 0)
 		MPI_Send(NULL, 0, MPI_INT, 99, 0, MPI_COMM_WORLD);
 	if (strcmp(how, "abort") == 0)

@@ -44,7 +44,7 @@ var kinds = map[string]struct{ small, large, decoder string }{
 var handles = map[string]struct{ c, decoder string }{
 	"COMM": {"MPI_Comm", "comm"}, "TYPE": {"MPI_Datatype", "datatype"}, "OP": {"MPI_Op", "op"}, "GROUP": {"MPI_Group", "group"}, "INFO": {"MPI_Info", "info"},
 	"ERRHANDLER": {"MPI_Errhandler", "errhandler"}, "REQUEST": {"MPI_Request", "request"}, "MESSAGE": {"MPI_Message", "int"}, "WIN": {"MPI_Win", "win"},
-	"FILE": {"MPI_File", "file"}, "SESSION": {"MPI_Session", "int"},
+	"FILE": {"MPI_File", "file"}, "SESSION": {"MPI_Session", "session"},
 }
 
 // ctype is the C type of a parameter with the place of its name: "const int %s[]".
