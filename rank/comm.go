@@ -55,6 +55,8 @@ type Comm struct {
 	handler  Errhandler
 	layout   *layout // nil without a topology
 
+	sendBuffer *SendBuffer // nil: the world's
+
 	attributes []attribute // in the order in which they were set first
 }
 

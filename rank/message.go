@@ -89,7 +89,7 @@ func Rsend[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error
 }
 
 // Bsend is Send that never waits for the receiver (MPI_Bsend). The message is copied into the
-// buffer of [World.AttachBuffer] until it has left. The error is [ErrBuffer] when that has no room.
+// buffer of [World.AttachBuffer], or [Comm.SetSendBuffer], until it has left. The error is [ErrBuffer] when that has no room.
 func Bsend[T Element](ctx context.Context, c *Comm, buf []T, dst, tag int) error {
 	return c.Bsend(ctx, Of(buf), dst, tag)
 }

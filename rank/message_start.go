@@ -21,7 +21,8 @@ type message struct {
 
 	op      *p2p.Op // nil: there is nothing to do, or not yet
 	packing *packing
-	held    int // bytes of the buffer for buffered sends
+	from    *SendBuffer // of a buffered send, which holds room there
+	held    int         // bytes of it
 	// matched is the message that a probe has taken for this receive.
 	matched *p2p.Message
 }
@@ -84,7 +85,10 @@ func (m *message) finish(status *Status) error {
 	st, err := c.world.messages.Finish(m.op)
 	if m.sends {
 		c.world.packings.put(m.packing)
-		c.world.held -= m.held
+		if m.from != nil {
+			m.from.held -= m.held
+			m.from.messages--
+		}
 		*status = emptyStatus
 	} else {
 		c.world.arrived(&m.buf, m.packing, st.Bytes)

@@ -127,9 +127,9 @@ func (w *World) reap() {
 			kept = append(kept, r)
 			continue
 		}
-		copied := r.message.sends && r.message.mode == buffered
-		if err := r.complete(&w.status); err != nil && copied && w.lost == nil {
-			w.lost = err
+		from := r.message.from
+		if err := r.complete(&w.status); err != nil && from != nil && from.lost == nil {
+			from.lost = err
 		}
 	}
 	clear(w.detached[len(kept):])

@@ -247,6 +247,83 @@ func TestFlushBuffer(t *testing.T) {
 	})
 }
 
+// A communicator takes room in the nearest buffer that is attached: its own, that beyond, the world's.
+func TestSendBuffers(t *testing.T) {
+	testenv.NoLeaks(t)
+	ranktest.Each(t, []int{1, 2}, func(ctx context.Context, c *rank.Comm) error {
+		w, to := c.World(), (c.Rank()+1)%c.Size()
+		send := func(n int) error { return rank.Bsend(ctx, c, make([]byte, n), to, 7) }
+		shared := w.NewSendBuffer(nil)
+		own := w.NewSendBuffer(shared)
+		c.SetSendBuffer(own)
+		if err := send(1); !errors.Is(err, rank.ErrBuffer) {
+			return fmt.Errorf("nothing is attached: %v", err)
+		}
+		rooms := []struct {
+			b *rank.SendBuffer
+			n int
+		}{{w.SendBuffer(), 200000}, {shared, 210000}, {own, 220000}, {own, rank.BufferAutomatic}}
+		for i, room := range rooms {
+			if i == 3 {
+				if _, err := own.Detach(ctx); err != nil {
+					return err
+				}
+			}
+			if err := room.b.Attach(room.n); err != nil {
+				return err
+			}
+			n := room.n
+			if n == rank.BufferAutomatic {
+				n = 300000
+			} else if err := send(n + 1); !errors.Is(err, rank.ErrBuffer) {
+				return fmt.Errorf("a byte more than %d: %v", n, err)
+			}
+			if err := send(n); err != nil {
+				return err
+			}
+			left, err := room.b.Iflush()
+			if err != nil {
+				return err
+			}
+			if err := send(0); err != nil { // after the flush
+				return err
+			}
+			// A message of such a length leaves with its receive.
+			if _, done, err := left.GetStatus(); done || err != nil {
+				return fmt.Errorf("a flush before the receive: %v, %v", done, err)
+			}
+			if err := rank.Barrier(ctx, c); err != nil { // no rank has received before
+				return err
+			}
+			for _, n := range []int{n, 0} {
+				if st, err := rank.Recv(ctx, c, make([]byte, n), rank.AnySource, 7); err != nil || st.Bytes != n {
+					return fmt.Errorf("%+v, %w", st, err)
+				}
+			}
+			if _, err := left.Wait(ctx); err != nil {
+				return err
+			}
+			for _, other := range rooms[:i] {
+				if err := other.b.Flush(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		for _, want := range []struct {
+			b *rank.SendBuffer
+			n int
+		}{{own, rank.BufferAutomatic}, {shared, 210000}, {w.SendBuffer(), 200000}} {
+			if n, err := want.b.Detach(ctx); n != want.n || err != nil {
+				return fmt.Errorf("%d bytes were detached, want %d: %w", n, want.n, err)
+			}
+		}
+		if err := send(1); !errors.Is(err, rank.ErrBuffer) {
+			return fmt.Errorf("all is detached: %v", err)
+		}
+		return nil
+	})
+}
+
 // Operations of the program are waited for beside messages.
 func TestGeneralRequests(t *testing.T) {
 	testenv.NoLeaks(t)

@@ -74,18 +74,16 @@ type World struct {
 	call  call
 	calls *call
 
-	narrator *narrator       // nil: silent
-	recorder *calls.Recorder // nil: nobody wants to know where time goes
-	packings packings
-	attached int // bytes that buffered sends may take
-	held     int // of them, taken
+	narrator   *narrator       // nil: silent
+	recorder   *calls.Recorder // nil: nobody wants to know where time goes
+	packings   packings
+	sendBuffer SendBuffer
 	// partitions is the next tag of a send in partitions.
 	partitions int
 	continuous bool          // the job goes on when a rank fails
 	waitSince  time.Time     // of the wait that Config.Waiting was told of last
 	waitTold   time.Duration // how long it had lasted then
 	leaving    time.Time     // since when leaveSurvivors waits
-	lost       error         // why the first buffered message was lost that nobody was told of
 
 	rma     *rma.Engine // nil before the first window
 	windows []*window   // open

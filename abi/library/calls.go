@@ -302,6 +302,11 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiBufferFlush(f))
 		}
+	case 38:
+		a0 := f.ptr(0)
+		if f.err == nil {
+			f.failed(mpiBufferIflush(f, a0))
+		}
 	case 39:
 		a0 := f.ptr(0)
 		if f.err == nil {
@@ -372,6 +377,13 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiCartdimGet(f, a0, a1))
 		}
+	case 50:
+		a0 := f.comm(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		if f.err == nil {
+			f.failed(mpiCommAttachBuffer(f, a0, a1, a2))
+		}
 	case 51:
 		a0 := f.comm(0)
 		a1 := f.int(1)
@@ -429,6 +441,13 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiCommDeleteAttr(f, a0, a1))
 		}
+	case 60:
+		a0 := f.comm(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiCommDetachBuffer(f, a0, a1, a2))
+		}
 	case 61:
 		a0 := f.ptr(0)
 		if f.err == nil {
@@ -446,6 +465,11 @@ func dispatch(f *frame, number int) {
 		a2 := f.ptr(2)
 		if f.err == nil {
 			f.failed(mpiCommDupWithInfo(f, a0, a1, a2))
+		}
+	case 64:
+		a0 := f.comm(0)
+		if f.err == nil {
+			f.failed(mpiCommFlushBuffer(f, a0))
 		}
 	case 65:
 		a0 := f.ptr(0)
@@ -509,6 +533,12 @@ func dispatch(f *frame, number int) {
 		a3 := f.ptr(3)
 		if f.err == nil {
 			f.failed(mpiCommIdupWithInfo(f, a0, a1, a2, a3))
+		}
+	case 76:
+		a0 := f.comm(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiCommIflushBuffer(f, a0, a1))
 		}
 	case 78:
 		a0 := f.comm(0)
@@ -2597,6 +2627,13 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiSendrecvReplace(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
+	case 333:
+		a0 := f.session(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		if f.err == nil {
+			f.failed(mpiSessionAttachBuffer(f, a0, a1, a2))
+		}
 	case 334:
 		a0 := f.session(0)
 		a1 := f.int(1)
@@ -2609,10 +2646,22 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiSessionCreateErrhandler(f, a0, a1))
 		}
+	case 336:
+		a0 := f.session(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiSessionDetachBuffer(f, a0, a1, a2))
+		}
 	case 337:
 		a0 := f.ptr(0)
 		if f.err == nil {
 			f.failed(mpiSessionFinalize(f, a0))
+		}
+	case 338:
+		a0 := f.session(0)
+		if f.err == nil {
+			f.failed(mpiSessionFlushBuffer(f, a0))
 		}
 	case 340:
 		a0 := f.session(0)
@@ -2648,6 +2697,12 @@ func dispatch(f *frame, number int) {
 		a2 := f.ptr(2)
 		if f.err == nil {
 			f.failed(mpiSessionGetPsetInfo(f, a0, a1, a2))
+		}
+	case 345:
+		a0 := f.session(0)
+		a1 := f.ptr(1)
+		if f.err == nil {
+			f.failed(mpiSessionIflushBuffer(f, a0, a1))
 		}
 	case 346:
 		a0 := f.info(0)

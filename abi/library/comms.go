@@ -15,6 +15,8 @@ type comm struct {
 	named    bool // MPI's own
 	weighted bool // a graph's edges have weights, also where there are none
 	hints    *info
+	session  *session // it stems from
+	buffer   *buffer  // its own, once attached
 	attributes
 }
 
@@ -67,11 +69,19 @@ func (f *frame) enterComm(to ptr, from *comm, c *rank.Comm, err error) error {
 	h, slot := comms.enter()
 	fresh := &comm{Comm: c, owner: owner{handle: h}}
 	fresh.setHandler(from.handler)
+	fresh.of(from.session)
 	c.SetName("")
 	*slot = fresh
 	tell(h, c.Rank(), c.Size())
 	f.putHandle(to, h)
 	return nil
+}
+
+// of has a communicator stem from a session, whose buffer is its own.
+func (c *comm) of(s *session) {
+	if c.session = s; s != nil {
+		c.SetSendBuffer(s.sendBuffer())
+	}
 }
 
 func mpiCommRank(f *frame, c *comm, to ptr) error {
@@ -102,13 +112,13 @@ func mpiCommTestInter(f *frame, c *comm, to ptr) error {
 	return nil
 }
 
-func mpiCommGroup(f *frame, c *comm, to ptr) error { return f.putGroup(to, c.Group(), nil) }
+func mpiCommGroup(f *frame, c *comm, to ptr) error { return f.putGroup(to, c.session, c.Group(), nil) }
 
 func mpiCommRemoteGroup(f *frame, c *comm, to ptr) error {
 	if !c.IsInter() {
 		return errIntra
 	}
-	return f.putGroup(to, c.RemoteGroup(), nil)
+	return f.putGroup(to, c.session, c.RemoteGroup(), nil)
 }
 
 func mpiCommCompare(f *frame, a, b *comm, to ptr) error {
@@ -338,9 +348,11 @@ func tagOf(at ptr) int {
 }
 
 // enterHandled is enterComm for a communicator that is made of groups, and has an error handler of its own.
-func (f *frame) enterHandled(to ptr, e *errhandler, c *rank.Comm, err error) error {
+func (f *frame) enterHandled(to ptr, of *session, e *errhandler, c *rank.Comm, err error) error {
 	if err = f.enterComm(to, root, c, err); err == nil && c != nil {
-		commOf(f.handleAt(to)).setHandler(e)
+		fresh := commOf(f.handleAt(to))
+		fresh.setHandler(e)
+		fresh.of(of)
 	}
 	return err
 }
@@ -350,7 +362,7 @@ func mpiCommCreateFromGroup(f *frame, g *groupOf, tag ptr, _ *info, e *errhandle
 		return errNull
 	}
 	d, err := root.CreateGroup(never, g.Group, tagOf(tag))
-	return f.enterHandled(to, e, d, err)
+	return f.enterHandled(to, g.session, e, d, err)
 }
 
 // mpiIntercommCreateFromGroups makes a communicator of the own group first, whose leader meets the other one's in the world.
@@ -377,5 +389,5 @@ func mpiIntercommCreateFromGroups(f *frame, mine *groupOf, leader int, others *g
 	if left := local.Leave(); err == nil {
 		err = left
 	}
-	return f.enterHandled(to, e, d, err)
+	return f.enterHandled(to, mine.session, e, d, err)
 }

@@ -365,7 +365,7 @@ func mpiFileSync(_ *frame, o *file) error {
 	return agreed(o.comm, err)
 }
 
-func mpiFileGetGroup(f *frame, o *file, to ptr) error { return f.putGroup(to, o.comm.Group(), nil) }
+func mpiFileGetGroup(f *frame, o *file, to ptr) error { return f.putGroup(to, nil, o.comm.Group(), nil) }
 
 func mpiFileGetAmode(f *frame, o *file, to ptr) error {
 	f.put(to, o.mode)

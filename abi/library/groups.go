@@ -7,7 +7,8 @@ import "github.com/gorun-mpi/gorun/rank"
 // A groupOf is MPI_Group.
 type groupOf struct {
 	rank.Group
-	handle uintptr
+	handle  uintptr
+	session *session // it stems from
 }
 
 var (
@@ -25,7 +26,7 @@ func groupAt(h uintptr) *groupOf {
 	return nil
 }
 
-func (f *frame) putGroup(to ptr, g rank.Group, err error) error {
+func (f *frame) putGroup(to ptr, of *session, g rank.Group, err error) error {
 	switch {
 	case err != nil:
 		return err
@@ -36,7 +37,7 @@ func (f *frame) putGroup(to ptr, g rank.Group, err error) error {
 		return nil
 	}
 	h, slot := groups.enter()
-	*slot = &groupOf{g, h}
+	*slot = &groupOf{g, h, of}
 	f.putHandle(to, h)
 	return nil
 }
@@ -80,15 +81,15 @@ func mpiGroupCompare(f *frame, a, b *groupOf, to ptr) error {
 }
 
 func mpiGroupUnion(f *frame, a, b *groupOf, to ptr) error {
-	return f.putGroup(to, a.Union(b.Group), nil)
+	return f.putGroup(to, a.session, a.Union(b.Group), nil)
 }
 
 func mpiGroupIntersection(f *frame, a, b *groupOf, to ptr) error {
-	return f.putGroup(to, a.Intersection(b.Group), nil)
+	return f.putGroup(to, a.session, a.Intersection(b.Group), nil)
 }
 
 func mpiGroupDifference(f *frame, a, b *groupOf, to ptr) error {
-	return f.putGroup(to, a.Difference(b.Group), nil)
+	return f.putGroup(to, a.session, a.Difference(b.Group), nil)
 }
 
 // ranksOf is a list of ranks in a group.
@@ -113,7 +114,7 @@ func mpiGroupIncl(f *frame, g *groupOf, n int, at, to ptr) error {
 		return err
 	}
 	fresh, err := g.Incl(list)
-	return f.putGroup(to, fresh, err)
+	return f.putGroup(to, g.session, fresh, err)
 }
 
 func mpiGroupExcl(f *frame, g *groupOf, n int, at, to ptr) error {
@@ -122,7 +123,7 @@ func mpiGroupExcl(f *frame, g *groupOf, n int, at, to ptr) error {
 		return err
 	}
 	fresh, err := g.Excl(list)
-	return f.putGroup(to, fresh, err)
+	return f.putGroup(to, g.session, fresh, err)
 }
 
 func ranges(at ptr, n int) ([]rank.Range, error) {
@@ -143,7 +144,7 @@ func mpiGroupRangeIncl(f *frame, g *groupOf, n int, at, to ptr) error {
 		return err
 	}
 	fresh, err := g.RangeIncl(list)
-	return f.putGroup(to, fresh, err)
+	return f.putGroup(to, g.session, fresh, err)
 }
 
 func mpiGroupRangeExcl(f *frame, g *groupOf, n int, at, to ptr) error {
@@ -152,7 +153,7 @@ func mpiGroupRangeExcl(f *frame, g *groupOf, n int, at, to ptr) error {
 		return err
 	}
 	fresh, err := g.RangeExcl(list)
-	return f.putGroup(to, fresh, err)
+	return f.putGroup(to, g.session, fresh, err)
 }
 
 func mpiGroupTranslateRanks(f *frame, g *groupOf, n int, at ptr, other *groupOf, to ptr) error {

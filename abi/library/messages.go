@@ -318,39 +318,3 @@ func mpiImrecv(f *frame, at ptr, count int, t *datatype, from, request ptr) erro
 	}
 	return f.to(request, m.on).started(m.Irecv(b))
 }
-
-// The buffer of buffered sends is the world's own memory; C's is kept only to be given back.
-var attached struct {
-	at    ptr
-	size  int
-	there bool
-}
-
-func mpiBufferAttach(_ *frame, at ptr, size int) error {
-	if size < 0 {
-		return wrong(c_ERR_ARG, "the size is %d", size)
-	}
-	if attached.there {
-		return wrong(c_ERR_BUFFER, "there is a buffer already: MPI_Buffer_detach detaches it")
-	}
-	if err := job.world.AttachBuffer(size); err != nil {
-		return err
-	}
-	attached.at, attached.size, attached.there = at, size, true
-	return nil
-}
-
-func mpiBufferDetach(f *frame, at, size ptr) error {
-	if !attached.there {
-		return wrong(c_ERR_BUFFER, "no buffer is attached")
-	}
-	if _, err := job.world.DetachBuffer(never); err != nil {
-		return err
-	}
-	f.putHandle(at, address(attached.at))
-	f.putWide(size, attached.size)
-	attached.at, attached.there = nil, false
-	return nil
-}
-
-func mpiBufferFlush(*frame) error { return job.world.FlushBuffer(never) }

@@ -12,7 +12,8 @@ import (
 // A session is MPI_Session: a use of the process's place in its job, with an error handler.
 type session struct {
 	owner
-	used *info
+	used   *info
+	buffer buffer
 }
 
 var sessions = newTable[*session](kindSession)
@@ -42,7 +43,7 @@ func mpiSessionInit(f *frame, hints *info, e *errhandler, to ptr) error {
 	}
 	job.sessions = true
 	h, slot := sessions.enter()
-	*slot = &session{owner: owner{handle: h}, used: &info{pairs: []pair{{"thread_level", level}, {"mpi_memory_alloc_kinds", "system,mpi"}}}}
+	*slot = &session{owner: owner{handle: h}, buffer: buffer{SendBuffer: job.world.NewSendBuffer(nil)}, used: &info{pairs: []pair{{"thread_level", level}, {"mpi_memory_alloc_kinds", "system,mpi"}}}}
 	(*slot).setHandler(e)
 	f.putHandle(to, h)
 	return nil
@@ -129,9 +130,9 @@ func mpiSessionGetPsetInfo(f *frame, _ *session, name, to ptr) error {
 	return nil
 }
 
-func mpiGroupFromSessionPset(f *frame, _ *session, name, to ptr) error {
+func mpiGroupFromSessionPset(f *frame, s *session, name, to ptr) error {
 	g, err := psetNamed(name)
-	return f.putGroup(to, g, err)
+	return f.putGroup(to, s, g, err)
 }
 
 func mpiSessionCreateErrhandler(f *frame, function, to ptr) error {

@@ -400,7 +400,7 @@ func mpiWinSharedQuery(f *frame, w *window, r int, size, unit, base ptr) error {
 	return nil
 }
 
-func mpiWinGetGroup(f *frame, w *window, to ptr) error { return f.putGroup(to, w.Group(), nil) }
+func mpiWinGetGroup(f *frame, w *window, to ptr) error { return f.putGroup(to, nil, w.Group(), nil) }
 
 func mpiWinSetName(_ *frame, w *window, name ptr) error {
 	if name == nil {

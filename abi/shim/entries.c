@@ -114,7 +114,7 @@ int PMPI_Buffer_detach_c(void *buffer_addr, MPI_Count *size) { const word a[] = 
 #pragma weak MPI_Buffer_flush = PMPI_Buffer_flush
 int PMPI_Buffer_flush(void) { const word a[] = {0}; return enter(37, a); }
 #pragma weak MPI_Buffer_iflush = PMPI_Buffer_iflush
-int PMPI_Buffer_iflush(MPI_Request *request) { (void)request; return missing("MPI_Buffer_iflush"); }
+int PMPI_Buffer_iflush(MPI_Request *request) { const word a[] = {(word)request}; return enter(38, a); }
 #pragma weak MPI_Cancel = PMPI_Cancel
 int PMPI_Cancel(MPI_Request *request) { const word a[] = {(word)request}; return enter(39, a); }
 #pragma weak MPI_Cart_coords = PMPI_Cart_coords
@@ -138,9 +138,9 @@ int PMPI_Close_port(const char *port_name) { (void)port_name; return missing("MP
 #pragma weak MPI_Comm_accept = PMPI_Comm_accept
 int PMPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; return missing("MPI_Comm_accept"); }
 #pragma weak MPI_Comm_attach_buffer = PMPI_Comm_attach_buffer
-int PMPI_Comm_attach_buffer(MPI_Comm comm, void *buffer, int size) { (void)comm; (void)buffer; (void)size; return missing("MPI_Comm_attach_buffer"); }
+int PMPI_Comm_attach_buffer(MPI_Comm comm, void *buffer, int size) { const word a[] = {(word)comm, (word)buffer, (word)size}; return enter(50, a); }
 #pragma weak MPI_Comm_attach_buffer_c = PMPI_Comm_attach_buffer_c
-int PMPI_Comm_attach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count size) { (void)comm; (void)buffer; (void)size; return missing("MPI_Comm_attach_buffer_c"); }
+int PMPI_Comm_attach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count size) { const word a[] = {(word)comm, (word)buffer, (word)size}; return enter(50 | LARGE, a); }
 #pragma weak MPI_Comm_call_errhandler = PMPI_Comm_call_errhandler
 int PMPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(51, a); }
 #pragma weak MPI_Comm_compare = PMPI_Comm_compare
@@ -160,9 +160,9 @@ int PMPI_Comm_create_keyval(MPI_Comm_copy_attr_function *comm_copy_attr_fn, MPI_
 #pragma weak MPI_Comm_delete_attr = PMPI_Comm_delete_attr
 int PMPI_Comm_delete_attr(MPI_Comm comm, int comm_keyval) { const word a[] = {(word)comm, (word)comm_keyval}; return enter(59, a); }
 #pragma weak MPI_Comm_detach_buffer = PMPI_Comm_detach_buffer
-int PMPI_Comm_detach_buffer(MPI_Comm comm, void *buffer_addr, int *size) { (void)comm; (void)buffer_addr; (void)size; return missing("MPI_Comm_detach_buffer"); }
+int PMPI_Comm_detach_buffer(MPI_Comm comm, void *buffer_addr, int *size) { const word a[] = {(word)comm, (word)buffer_addr, (word)size}; return enter(60, a); }
 #pragma weak MPI_Comm_detach_buffer_c = PMPI_Comm_detach_buffer_c
-int PMPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer_addr, MPI_Count *size) { (void)comm; (void)buffer_addr; (void)size; return missing("MPI_Comm_detach_buffer_c"); }
+int PMPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer_addr, MPI_Count *size) { const word a[] = {(word)comm, (word)buffer_addr, (word)size}; return enter(60 | LARGE, a); }
 #pragma weak MPI_Comm_disconnect = PMPI_Comm_disconnect
 int PMPI_Comm_disconnect(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(61, a); }
 #pragma weak MPI_Comm_dup = PMPI_Comm_dup
@@ -170,7 +170,7 @@ int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm) { const word a[] = {(word)co
 #pragma weak MPI_Comm_dup_with_info = PMPI_Comm_dup_with_info
 int PMPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)info, (word)newcomm}; return enter(63, a); }
 #pragma weak MPI_Comm_flush_buffer = PMPI_Comm_flush_buffer
-int PMPI_Comm_flush_buffer(MPI_Comm comm) { (void)comm; return missing("MPI_Comm_flush_buffer"); }
+int PMPI_Comm_flush_buffer(MPI_Comm comm) { const word a[] = {(word)comm}; return enter(64, a); }
 #pragma weak MPI_Comm_free = PMPI_Comm_free
 int PMPI_Comm_free(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(65, a); }
 #pragma weak MPI_Comm_free_keyval = PMPI_Comm_free_keyval
@@ -193,7 +193,7 @@ int PMPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request) { con
 #pragma weak MPI_Comm_idup_with_info = PMPI_Comm_idup_with_info
 int PMPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request) { const word a[] = {(word)comm, (word)info, (word)newcomm, (word)request}; return enter(75, a); }
 #pragma weak MPI_Comm_iflush_buffer = PMPI_Comm_iflush_buffer
-int PMPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) { (void)comm; (void)request; return missing("MPI_Comm_iflush_buffer"); }
+int PMPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)comm, (word)request}; return enter(76, a); }
 #pragma weak MPI_Comm_join = PMPI_Comm_join
 int PMPI_Comm_join(int fd, MPI_Comm *intercomm) { (void)fd; (void)intercomm; return missing("MPI_Comm_join"); }
 #pragma weak MPI_Comm_rank = PMPI_Comm_rank
@@ -915,21 +915,21 @@ int PMPI_Sendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest,
 #pragma weak MPI_Sendrecv_replace_c = PMPI_Sendrecv_replace_c
 int PMPI_Sendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(332 | LARGE, a); }
 #pragma weak MPI_Session_attach_buffer = PMPI_Session_attach_buffer
-int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size) { (void)session; (void)buffer; (void)size; return missing("MPI_Session_attach_buffer"); }
+int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size) { const word a[] = {(word)session, (word)buffer, (word)size}; return enter(333, a); }
 #pragma weak MPI_Session_attach_buffer_c = PMPI_Session_attach_buffer_c
-int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size) { (void)session; (void)buffer; (void)size; return missing("MPI_Session_attach_buffer_c"); }
+int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size) { const word a[] = {(word)session, (word)buffer, (word)size}; return enter(333 | LARGE, a); }
 #pragma weak MPI_Session_call_errhandler = PMPI_Session_call_errhandler
 int PMPI_Session_call_errhandler(MPI_Session session, int errorcode) { const word a[] = {(word)session, (word)errorcode}; return enter(334, a); }
 #pragma weak MPI_Session_create_errhandler = PMPI_Session_create_errhandler
 int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)session_errhandler_fn, (word)errhandler}; return enter(335, a); }
 #pragma weak MPI_Session_detach_buffer = PMPI_Session_detach_buffer
-int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size) { (void)session; (void)buffer_addr; (void)size; return missing("MPI_Session_detach_buffer"); }
+int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size) { const word a[] = {(word)session, (word)buffer_addr, (word)size}; return enter(336, a); }
 #pragma weak MPI_Session_detach_buffer_c = PMPI_Session_detach_buffer_c
-int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size) { (void)session; (void)buffer_addr; (void)size; return missing("MPI_Session_detach_buffer_c"); }
+int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size) { const word a[] = {(word)session, (word)buffer_addr, (word)size}; return enter(336 | LARGE, a); }
 #pragma weak MPI_Session_finalize = PMPI_Session_finalize
 int PMPI_Session_finalize(MPI_Session *session) { const word a[] = {(word)session}; return enter(337, a); }
 #pragma weak MPI_Session_flush_buffer = PMPI_Session_flush_buffer
-int PMPI_Session_flush_buffer(MPI_Session session) { (void)session; return missing("MPI_Session_flush_buffer"); }
+int PMPI_Session_flush_buffer(MPI_Session session) { const word a[] = {(word)session}; return enter(338, a); }
 #pragma weak MPI_Session_fromint = PMPI_Session_fromint
 #pragma weak MPI_Session_get_errhandler = PMPI_Session_get_errhandler
 int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) { const word a[] = {(word)session, (word)errhandler}; return enter(340, a); }
@@ -942,7 +942,7 @@ int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_na
 #pragma weak MPI_Session_get_pset_info = PMPI_Session_get_pset_info
 int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) { const word a[] = {(word)session, (word)pset_name, (word)info}; return enter(344, a); }
 #pragma weak MPI_Session_iflush_buffer = PMPI_Session_iflush_buffer
-int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) { (void)session; (void)request; return missing("MPI_Session_iflush_buffer"); }
+int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) { const word a[] = {(word)session, (word)request}; return enter(345, a); }
 #pragma weak MPI_Session_init = PMPI_Session_init
 int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) { const word a[] = {(word)info, (word)errhandler, (word)session}; return enter(346, a); }
 #pragma weak MPI_Session_set_errhandler = PMPI_Session_set_errhandler

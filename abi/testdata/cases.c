@@ -123,6 +123,60 @@ static void modes(void) {
 	CHECK(flag);
 }
 
+// taken: a buffered message of some bytes is sent and received on a communicator.
+static int taken(MPI_Comm c, int bytes) {
+	static char out[5000], in[5000];
+	int err = MPI_Bsend(out, bytes, MPI_CHAR, me, 8, c);
+	if (err == MPI_SUCCESS)
+		EQUAL(MPI_Recv(in, bytes, MPI_CHAR, me, 8, c, MPI_STATUS_IGNORE), MPI_SUCCESS);
+	return err;
+}
+
+static void buffers(void) {
+	static char ours[2000], theirs[3000];
+	void *back;
+	int size;
+	MPI_Count large;
+	MPI_Request q;
+	MPI_Comm c;
+	MPI_Comm_dup(W, &c);
+	CLASS(taken(c, 1), MPI_ERR_BUFFER);
+	CLASS(MPI_Comm_detach_buffer(c, &back, &size), MPI_ERR_BUFFER);
+	CLASS(MPI_Comm_attach_buffer(c, ours, -1), MPI_ERR_ARG);
+	EQUAL(MPI_Buffer_attach(theirs, sizeof theirs), MPI_SUCCESS);
+	EQUAL(taken(c, 3000), MPI_SUCCESS);
+	EQUAL(MPI_Comm_attach_buffer_c(c, ours, sizeof ours), MPI_SUCCESS);
+	CLASS(MPI_Comm_attach_buffer(c, ours, sizeof ours), MPI_ERR_BUFFER);
+	CLASS(taken(c, 2001), MPI_ERR_BUFFER);
+	EQUAL(taken(c, 2000), MPI_SUCCESS);
+	EQUAL(taken(W, 3000), MPI_SUCCESS);
+	EQUAL(MPI_Comm_flush_buffer(c), MPI_SUCCESS);
+	CLASS(MPI_Comm_iflush_buffer(c, NULL), MPI_ERR_ARG);
+	EQUAL(MPI_Comm_iflush_buffer(c, &q), MPI_SUCCESS);
+	EQUAL(MPI_Wait(&q, MPI_STATUS_IGNORE), MPI_SUCCESS);
+	CLASS(MPI_Comm_detach_buffer(c, NULL, &size), MPI_ERR_ARG);
+	EQUAL(MPI_Comm_detach_buffer_c(c, &back, &large), MPI_SUCCESS);
+	CHECK(back == ours && large == sizeof ours);
+	EQUAL(taken(c, 3000), MPI_SUCCESS);
+	EQUAL(MPI_Buffer_iflush(&q), MPI_SUCCESS);
+	EQUAL(MPI_Wait(&q, MPI_STATUS_IGNORE), MPI_SUCCESS);
+	EQUAL(MPI_Buffer_flush(), MPI_SUCCESS);
+	EQUAL(MPI_Buffer_detach(&back, &size), MPI_SUCCESS);
+	CHECK(back == theirs && size == sizeof theirs);
+	EQUAL(MPI_Comm_attach_buffer(c, MPI_BUFFER_AUTOMATIC, 0), MPI_SUCCESS);
+	EQUAL(taken(c, 5000), MPI_SUCCESS);
+	EQUAL(MPI_Comm_detach_buffer(c, &back, &size), MPI_SUCCESS);
+	CHECK(back == MPI_BUFFER_AUTOMATIC && size == 0);
+	// A communicator that is freed with a buffer and a message in it.
+	int v = -1;
+	EQUAL(MPI_Comm_attach_buffer(c, ours, sizeof ours), MPI_SUCCESS);
+	MPI_Irecv(&v, 1, MPI_INT, (me + n - 1) % n, 1, c, &q);
+	EQUAL(MPI_Bsend(&me, 1, MPI_INT, (me + 1) % n, 1, c), MPI_SUCCESS);
+	MPI_Comm_free(&c);
+	MPI_Wait(&q, MPI_STATUS_IGNORE);
+	EQUAL(v, (me + n - 1) % n);
+}
+
 static void several(void) {
 	enum { K = 5 };
 	int in[K], out[K], order[K], index, count, flag, seen = 0;
@@ -1181,7 +1235,7 @@ static void steady(void) {
 }
 
 static const struct one cases[] = {
-	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides},
+	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"buffers", buffers}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators}, {"freeing", freeing},
 	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"dynamic", dynamic}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };

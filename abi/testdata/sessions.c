@@ -105,9 +105,40 @@ static void mistakes(void) {
 	CHECK(MPI_Session_fromint(MPI_Session_toint(s)) == s);
 }
 
+// buffers: a session's buffer is its communicators', and those that are made of them.
+static void buffers(void) {
+	static char ours[2000], out[3000], in[3000];
+	void *back;
+	int size, rank;
+	MPI_Request q;
+	MPI_Comm c = comm_of(s, "mpi://WORLD", "buffers"), d;
+	MPI_Comm_rank(c, &rank);
+	CLASS(MPI_Bsend(out, 1, MPI_CHAR, rank, 1, c), MPI_ERR_BUFFER);
+	CLASS(MPI_Session_detach_buffer(s, &back, &size), MPI_ERR_BUFFER);
+	EQUAL(MPI_Session_attach_buffer(s, ours, sizeof ours), MPI_SUCCESS);
+	CLASS(MPI_Session_attach_buffer(s, ours, sizeof ours), MPI_ERR_BUFFER);
+	MPI_Comm_dup(c, &d);
+	MPI_Comm both[] = {c, d};
+	for (int i = 0; i < 2; i++) {
+		CLASS(MPI_Bsend(out, 2001, MPI_CHAR, rank, 1, both[i]), MPI_ERR_BUFFER);
+		EQUAL(MPI_Bsend(out, 2000, MPI_CHAR, rank, 1, both[i]), MPI_SUCCESS);
+		EQUAL(MPI_Recv(in, 2000, MPI_CHAR, rank, 1, both[i], MPI_STATUS_IGNORE), MPI_SUCCESS);
+		EQUAL(MPI_Session_flush_buffer(s), MPI_SUCCESS);
+	}
+	EQUAL(MPI_Comm_attach_buffer(d, MPI_BUFFER_AUTOMATIC, 0), MPI_SUCCESS);
+	EQUAL(MPI_Bsend(out, 3000, MPI_CHAR, rank, 1, d), MPI_SUCCESS);
+	EQUAL(MPI_Recv(in, 3000, MPI_CHAR, rank, 1, d, MPI_STATUS_IGNORE), MPI_SUCCESS);
+	EQUAL(MPI_Session_iflush_buffer(s, &q), MPI_SUCCESS);
+	EQUAL(MPI_Wait(&q, MPI_STATUS_IGNORE), MPI_SUCCESS);
+	EQUAL(MPI_Session_detach_buffer(s, &back, &size), MPI_SUCCESS);
+	CHECK(back == ours && size == sizeof ours);
+	MPI_Comm_free(&c);
+	MPI_Comm_free(&d);
+}
+
 static void reaches(void) { use(W); }
 
-static const struct one cases[] = {{"reaches", reaches}, {"sets", sets}, {"mistakes", mistakes}};
+static const struct one cases[] = {{"reaches", reaches}, {"sets", sets}, {"mistakes", mistakes}, {"buffers", buffers}};
 
 // world has the ranks of all cases be those of a communicator.
 static void world(MPI_Comm c) {
