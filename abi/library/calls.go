@@ -2176,6 +2176,25 @@ func dispatch(f *frame, number int) {
 		if f.err == nil {
 			f.failed(mpiPack(f, a0, a1, a2, a3, a4, a5, a6))
 		}
+	case 283:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.datatype(3)
+		a4 := f.ptr(4)
+		a5 := f.int(5)
+		a6 := f.ptr(6)
+		if f.err == nil {
+			f.failed(mpiPackExternal(f, a0, a1, a2, a3, a4, a5, a6))
+		}
+	case 284:
+		a0 := f.ptr(0)
+		a1 := f.int(1)
+		a2 := f.datatype(2)
+		a3 := f.ptr(3)
+		if f.err == nil {
+			f.failed(mpiPackExternalSize(f, a0, a1, a2, a3))
+		}
 	case 285:
 		a0 := f.int(0)
 		a1 := f.datatype(1)
@@ -3107,6 +3126,17 @@ func dispatch(f *frame, number int) {
 		a6 := f.comm(6)
 		if f.err == nil {
 			f.failed(mpiUnpack(f, a0, a1, a2, a3, a4, a5, a6))
+		}
+	case 458:
+		a0 := f.ptr(0)
+		a1 := f.ptr(1)
+		a2 := f.int(2)
+		a3 := f.ptr(3)
+		a4 := f.ptr(4)
+		a5 := f.int(5)
+		a6 := f.datatype(6)
+		if f.err == nil {
+			f.failed(mpiUnpackExternal(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 460:
 		a0 := f.ptr(0)

@@ -365,7 +365,9 @@ func mpiFileSync(_ *frame, o *file) error {
 	return agreed(o.comm, err)
 }
 
-func mpiFileGetGroup(f *frame, o *file, to ptr) error { return f.putGroup(to, nil, o.comm.Group(), nil) }
+func mpiFileGetGroup(f *frame, o *file, to ptr) error {
+	return f.putGroup(to, nil, o.comm.Group(), nil)
+}
 
 func mpiFileGetAmode(f *frame, o *file, to ptr) error {
 	f.put(to, o.mode)
@@ -439,14 +441,17 @@ func mpiFileCallErrhandler(f *frame, h uintptr, code int) error {
 	return f.err
 }
 
+// external32 is MPI's own representation: see external.go.
+const external32 = "external32"
+
 // dataReps are those that there are: "internal" may be anything, and is native.
-var dataReps = []string{"native", "internal"}
+var dataReps = []string{"native", "internal", external32}
 
 // mpiRegisterDatarep has none of the program's: no data is converted.
 func mpiRegisterDatarep(_ *frame, name, _, _, _, _ ptr) error {
 	s := text(name)
-	if s == "external32" || slices.Contains(dataReps, s) {
+	if slices.Contains(dataReps, s) {
 		return wrong(c_ERR_DUP_DATAREP, "the data representation %q is MPI's own", s)
 	}
-	return wrong(c_ERR_UNSUPPORTED_DATAREP, "the data representation %q cannot be had: there is native", s)
+	return wrong(c_ERR_UNSUPPORTED_DATAREP, "the data representation %q cannot be had: there are native and external32", s)
 }

@@ -93,6 +93,8 @@ func (a *access) check(by pointer) error {
 	switch etype := o.view.etype.size; {
 	case over != 0 || size > mostBytes:
 		return wrong(c_ERR_COUNT, "%d items of %d bytes are too many", m.count, m.t.size)
+	case o.view.rep == external32 && m.t.externalSize() != m.t.size:
+		return wrong(c_ERR_TYPE, "the datatype has another size in external32, and is not that of the view")
 	case o.mode&c_MODE_SEQUENTIAL != 0 && by < atShared:
 		return errSequential
 	case a.writes && o.mode&c_MODE_RDONLY != 0:
@@ -110,7 +112,11 @@ func (a *access) start(then func()) {
 	a.file.under.Add(1)
 	go func() {
 		defer a.file.under.Done()
-		a.err = a.run()
+		if a.view.rep == external32 && a.size > 0 {
+			a.err = a.convert()
+		} else {
+			a.err = a.run()
+		}
 		then() // before done: a rank that waits for done looks at the request next
 		close(a.done)
 	}()
@@ -122,6 +128,31 @@ func (a *access) status() rank.Status {
 
 // errEnd is the file's end, which a reading stops at.
 var errEnd = errors.New("the file's end")
+
+// convert moves the data by way of its external32.
+func (a *access) convert() error {
+	m, stage := a.memory, make([]byte, a.size)
+	native := stage
+	if a.writes {
+		native = make([]byte, a.size)
+		m.gather(native)
+		if err := (&portable{out: true, native: native, external: stage}).items(m.t, m.count); err != nil {
+			return err
+		}
+	}
+	a.memory = flat{addressOf(stage), len(stage), basicTypes[c_BYTE]}
+	err := a.run()
+	if a.writes || err != nil {
+		return err
+	}
+	native = make([]byte, a.moved)
+	p := portable{native: native, external: stage[:a.moved]}
+	if err = p.items(m.t, m.count); a.moved < a.size {
+		err = nil // the file has ended before
+	}
+	m.scatter(native[:len(native)-len(p.native)])
+	return err
+}
 
 // run moves the data. Runs of the file that touch are one.
 func (a *access) run() error {

@@ -84,6 +84,8 @@ func (v *view) check(writes bool) error {
 		return wrong(c_ERR_TYPE, "a datatype of the view is not committed: call MPI_Type_commit")
 	case v.disp < 0:
 		return wrong(c_ERR_ARG, "the displacement is %d: expected 0 or more", v.disp)
+	case v.rep == external32 && (v.etype.externalSize() != v.etype.size || v.filetype.externalSize() != v.filetype.size):
+		return wrong(c_ERR_UNSUPPORTED_DATAREP, "a datatype of the view has other sizes in external32, as MPI_LONG has")
 	case v.filetype.size > 0 && (v.etype.size == 0 || v.filetype.size%v.etype.size != 0):
 		return wrong(c_ERR_IO, "the filetype has %d bytes of data, which are no etypes of %d", v.filetype.size, v.etype.size)
 	}
@@ -105,7 +107,7 @@ func mpiFileSetView(_ *frame, o *file, disp int, etype, filetype *datatype, rep 
 	sequential := o.mode&c_MODE_SEQUENTIAL != 0
 	switch {
 	case !slices.Contains(dataReps, fresh.rep):
-		err = wrong(c_ERR_UNSUPPORTED_DATAREP, "the data representation is %q: there is native", fresh.rep)
+		err = wrong(c_ERR_UNSUPPORTED_DATAREP, "the data representation is %q: there are native and external32", fresh.rep)
 	case sequential != (disp == c_DISPLACEMENT_CURRENT):
 		err = wrong(c_ERR_ARG, "the displacement is %d: expected MPI_DISPLACEMENT_CURRENT with MPI_MODE_SEQUENTIAL, and only there", disp)
 	case o.split != nil:
@@ -137,9 +139,12 @@ func mpiFileGetView(f *frame, o *file, disp, etype, filetype, rep ptr) error {
 	return nil
 }
 
-// mpiFileGetTypeExtent: the native representation is memory's.
-func mpiFileGetTypeExtent(f *frame, _ *file, t *datatype, to ptr) error {
+// mpiFileGetTypeExtent: numbers have other sizes in external32; types that are made of those that have are in no view.
+func mpiFileGetTypeExtent(f *frame, o *file, t *datatype, to ptr) error {
 	_, extent := t.Extent()
+	if o.view.rep == external32 && t.parts != nil {
+		extent = t.externalSize()
+	}
 	f.putLong(to, extent)
 	return nil
 }

@@ -23,9 +23,10 @@ type datatype struct {
 	// origin, or, with MPI_BOTTOM, at addresses.
 	size, extent, at, span int
 	moved                  *rank.Datatype
-	pair                   bool // MINLOC's: combined as it lies, padding and all
-	sort                   sort // of a named type
-	opaque                 bool // it has bytes of a long double, with which package rank does not calculate
+	pair                   bool   // MINLOC's: combined as it lies, padding and all
+	sort                   sort   // of a named type
+	parts                  []part // of a named type, or one of Fortran's by precision
+	opaque                 bool   // it has bytes of a long double, with which package rank does not calculate
 	made                   recipe
 }
 
@@ -96,7 +97,7 @@ func basic(h uintptr, name string, t *rank.Datatype) *datatype {
 	if err != nil {
 		panic(err)
 	}
-	d.handle, d.name, d.named, d.committed = h, name, true, true
+	d.handle, d.parts, d.name, d.named, d.committed = h, partsOf(h, d.size), name, true, true
 	d.made.combiner = c_COMBINER_NAMED
 	d.sort = sorts[h]
 	d.opaque = d.sort >= long || h == c_REAL16 || h == c_COMPLEX32

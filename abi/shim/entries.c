@@ -754,13 +754,13 @@ int PMPI_Pack(const void *inbuf, int incount, MPI_Datatype datatype, void *outbu
 #pragma weak MPI_Pack_c = PMPI_Pack_c
 int PMPI_Pack_c(const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position, (word)comm}; return enter(282 | LARGE, a); }
 #pragma weak MPI_Pack_external = PMPI_Pack_external
-int PMPI_Pack_external(const char *datarep, const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position) { (void)datarep; (void)inbuf; (void)incount; (void)datatype; (void)outbuf; (void)outsize; (void)position; return missing("MPI_Pack_external"); }
+int PMPI_Pack_external(const char *datarep, const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position) { const word a[] = {(word)datarep, (word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position}; return enter(283, a); }
 #pragma weak MPI_Pack_external_c = PMPI_Pack_external_c
-int PMPI_Pack_external_c(const char *datarep, const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position) { (void)datarep; (void)inbuf; (void)incount; (void)datatype; (void)outbuf; (void)outsize; (void)position; return missing("MPI_Pack_external_c"); }
+int PMPI_Pack_external_c(const char *datarep, const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position) { const word a[] = {(word)datarep, (word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position}; return enter(283 | LARGE, a); }
 #pragma weak MPI_Pack_external_size = PMPI_Pack_external_size
-int PMPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size) { (void)datarep; (void)incount; (void)datatype; (void)size; return missing("MPI_Pack_external_size"); }
+int PMPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size) { const word a[] = {(word)datarep, (word)incount, (word)datatype, (word)size}; return enter(284, a); }
 #pragma weak MPI_Pack_external_size_c = PMPI_Pack_external_size_c
-int PMPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size) { (void)datarep; (void)incount; (void)datatype; (void)size; return missing("MPI_Pack_external_size_c"); }
+int PMPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size) { const word a[] = {(word)datarep, (word)incount, (word)datatype, (word)size}; return enter(284 | LARGE, a); }
 #pragma weak MPI_Pack_size = PMPI_Pack_size
 int PMPI_Pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size) { const word a[] = {(word)incount, (word)datatype, (word)comm, (word)size}; return enter(285, a); }
 #pragma weak MPI_Pack_size_c = PMPI_Pack_size_c
@@ -1195,9 +1195,9 @@ int PMPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int 
 #pragma weak MPI_Unpack_c = PMPI_Unpack_c
 int PMPI_Unpack_c(const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype, (word)comm}; return enter(457 | LARGE, a); }
 #pragma weak MPI_Unpack_external = PMPI_Unpack_external
-int PMPI_Unpack_external(const char *datarep, const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype datatype) { (void)datarep; (void)inbuf; (void)insize; (void)position; (void)outbuf; (void)outcount; (void)datatype; return missing("MPI_Unpack_external"); }
+int PMPI_Unpack_external(const char *datarep, const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype datatype) { const word a[] = {(word)datarep, (word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype}; return enter(458, a); }
 #pragma weak MPI_Unpack_external_c = PMPI_Unpack_external_c
-int PMPI_Unpack_external_c(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype) { (void)datarep; (void)inbuf; (void)insize; (void)position; (void)outbuf; (void)outcount; (void)datatype; return missing("MPI_Unpack_external_c"); }
+int PMPI_Unpack_external_c(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype) { const word a[] = {(word)datarep, (word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype}; return enter(458 | LARGE, a); }
 #pragma weak MPI_Unpublish_name = PMPI_Unpublish_name
 int PMPI_Unpublish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Unpublish_name"); }
 #pragma weak MPI_Wait = PMPI_Wait

@@ -3,6 +3,7 @@
 #include "cases.h"
 
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,6 +379,81 @@ static void wides(void) {
 	MPI_Info_get_string(sizes_of, "mpi_aint_size", &room, size, &found);
 	CHECK(found && atoi(size) == sizeof(MPI_Aint));
 	MPI_Info_free(&sizes_of);
+}
+
+// external: what is packed is big-endian and without gaps, and comes back.
+static void external(void) {
+	struct mixed {
+		char c;
+		long l;
+		double d;
+		long double q;
+		struct {
+			double v;
+			int at;
+		} pair;
+		short s[3];
+	} out = {'x', -5, 1.5, -0.1L, {2.5, 7}, {1, 2, -3}}, in;
+	memset(&in, 0, sizeof in);
+	int lengths[] = {1, 1, 1, 1, 1, 3};
+	MPI_Aint at[] = {offsetof(struct mixed, c), offsetof(struct mixed, l), offsetof(struct mixed, d), offsetof(struct mixed, q), offsetof(struct mixed, pair), offsetof(struct mixed, s)};
+	MPI_Datatype of[] = {MPI_CHAR, MPI_LONG, MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_DOUBLE_INT, MPI_SHORT}, t, row;
+	MPI_Type_create_struct(6, lengths, at, of, &t);
+	MPI_Type_commit(&t);
+	static const unsigned char head[] = {'x', 0xff, 0xff, 0xff, 0xfb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0, 0xbf, 0xfb, 0x99, 0x99, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a};
+	static const unsigned char tail[] = {0x40, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 1, 0, 2, 0xff, 0xfd};
+	unsigned char packed[64];
+	MPI_Aint size, position = 1, wide;
+	EQUAL(MPI_Pack_external_size("external32", 1, t, &size), MPI_SUCCESS);
+	EQUAL(size, 1 + 4 + 8 + 16 + 12 + 6);
+	EQUAL(MPI_Pack_external("external32", &out, 1, t, packed, sizeof packed, &position), MPI_SUCCESS);
+	EQUAL(position, 1 + size);
+	CHECK(memcmp(packed + 1, head, sizeof head) == 0);
+	CHECK(memcmp(packed + 1 + 29, tail, sizeof tail) == 0);
+	position = 1;
+	EQUAL(MPI_Unpack_external("external32", packed, sizeof packed, &position, &in, 1, t), MPI_SUCCESS);
+	EQUAL(position, 1 + size);
+	CHECK(in.c == 'x' && in.l == -5 && in.d == 1.5 && in.q == -0.1L && in.pair.v == 2.5 && in.pair.at == 7 && in.s[0] == 1 && in.s[2] == -3);
+	// A column of a grid, and the same with counts that are large.
+	int grid[3][2] = {{1, 2}, {3, 4}, {5, 6}}, column[3];
+	MPI_Type_vector(3, 1, 2, MPI_INT, &row);
+	MPI_Type_commit(&row);
+	MPI_Count there = 0;
+	EQUAL(MPI_Pack_external_c("external32", grid, 1, row, packed, 12, &there), MPI_SUCCESS);
+	EQUAL(there, 12);
+	CHECK(packed[3] == 1 && packed[7] == 3 && packed[11] == 5);
+	position = 0;
+	EQUAL(MPI_Unpack_external("external32", packed, 12, &position, column, 3, MPI_INT), MPI_SUCCESS);
+	CHECK(column[0] == 1 && column[1] == 3 && column[2] == 5);
+	// Between two numbers of long double: the nearest, and of two the even one.
+	static const unsigned char near[16] = {0x3f, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x80}, odd[16] = {0x3f, 0xff, 0, 0, 0, 0, 0, 0, 0, 3}, even[16] = {0x3f, 0xff, 0, 0, 0, 0, 0, 0, 0, 1}, whole[16] = {0x3f, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+	long double q;
+	position = 0;
+	MPI_Unpack_external("external32", near, 16, &position, &q, 1, MPI_LONG_DOUBLE);
+	CHECK(q == 1 + 0x1p-63L);
+	position = 0;
+	MPI_Unpack_external("external32", odd, 16, &position, &q, 1, MPI_LONG_DOUBLE);
+	CHECK(q == 1 + 0x1p-62L);
+	position = 0;
+	MPI_Unpack_external("external32", even, 16, &position, &q, 1, MPI_LONG_DOUBLE);
+	CHECK(q == 1);
+	position = 0;
+	MPI_Unpack_external("external32", whole, 16, &position, &q, 1, MPI_LONG_DOUBLE);
+	CHECK(q == 1);
+	long large = 1L << 40;
+	position = 0;
+	CLASS(MPI_Pack_external("external32", &large, 1, MPI_LONG, packed, sizeof packed, &position), MPI_ERR_CONVERSION);
+	CLASS(MPI_Pack_external("native", &large, 1, MPI_LONG, packed, sizeof packed, &position), MPI_ERR_UNSUPPORTED_DATAREP);
+	CLASS(MPI_Pack_external("external32", &large, 1, MPI_LONG, packed, 3, &position), MPI_ERR_TRUNCATE);
+	CLASS(MPI_Unpack_external("external32", packed, 3, &position, &large, 1, MPI_LONG), MPI_ERR_TRUNCATE);
+	CLASS(MPI_Pack_external("external32", &large, -1, MPI_LONG, packed, 3, &position), MPI_ERR_COUNT);
+	CLASS(MPI_Pack_external("external32", &large, 1, MPI_LONG, packed, 8, NULL), MPI_ERR_ARG);
+	position = -1;
+	CLASS(MPI_Pack_external("external32", &large, 1, MPI_LONG, packed, 8, &position), MPI_ERR_ARG);
+	CLASS(MPI_Pack_external_size("external32", -1, MPI_LONG, &wide), MPI_ERR_COUNT);
+	EQUAL(position, -1);
+	MPI_Type_free(&t);
+	MPI_Type_free(&row);
 }
 
 static void reductions(void) {
@@ -1235,7 +1311,7 @@ static void steady(void) {
 }
 
 static const struct one cases[] = {
-	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"buffers", buffers}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides},
+	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"buffers", buffers}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides}, {"external", external},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators}, {"freeing", freeing},
 	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"dynamic", dynamic}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };

@@ -265,7 +265,7 @@ static void views(void) {
 	CHECK(memcmp(r, s + 1, 3 * sizeof *s) == 0);
 	MPI_Type_free(&tile);
 
-	CLASS(MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
+	CLASS(MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "external64", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
 	CLASS(MPI_File_set_view(f, -5, MPI_INT, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_ARG);
 	CLASS(MPI_File_set_view(f, MPI_DISPLACEMENT_CURRENT, MPI_INT, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_ARG);
 	CLASS(MPI_File_set_view(f, 0, MPI_INT, MPI_SHORT, "native", MPI_INFO_NULL), MPI_ERR_IO);
@@ -582,6 +582,52 @@ static void full(void) {
 	gone();
 }
 
+// portable: data in external32 has its high byte first in the file.
+static void portable(void) {
+	struct {
+		int i;
+		short s;
+	} out[2] = {{0x01020304, 5}, {6 + me, -1}}, in[3];
+	int lengths[] = {1, 1};
+	MPI_Aint at[] = {0, 4}, extent;
+	MPI_Datatype of[] = {MPI_INT, MPI_SHORT}, t;
+	MPI_Status st;
+	unsigned char raw[12];
+	char rep[MPI_MAX_DATAREP_STRING];
+	MPI_Offset disp;
+	MPI_Type_create_struct(2, lengths, at, of, &t);
+	MPI_Type_commit(&t);
+	MPI_File f = opened(RW);
+	EQUAL(MPI_File_set_view(f, 12 * me, MPI_BYTE, MPI_BYTE, "external32", MPI_INFO_NULL), MPI_SUCCESS);
+	EQUAL(MPI_File_get_view(f, &disp, &of[0], &of[1], rep), MPI_SUCCESS);
+	CHECK(strcmp(rep, "external32") == 0);
+	MPI_File_get_type_extent(f, MPI_LONG, &extent);
+	EQUAL(extent, 4);
+	EQUAL(MPI_File_write_at_all(f, 0, out, 2, t, &st), MPI_SUCCESS);
+	EQUAL(count_of(&st, t), 2);
+	EQUAL(MPI_File_read_at(f, 0, raw, 12, MPI_BYTE, &st), MPI_SUCCESS);
+	CHECK(memcmp(raw, "\1\2\3\4\0\5\0\0\0", 9) == 0 && raw[9] == 6 + me && raw[10] == 0xff && raw[11] == 0xff);
+	memset(in, 0, sizeof in);
+	MPI_Request q;
+	EQUAL(MPI_File_iread_at(f, 0, in, 2, t, &q), MPI_SUCCESS);
+	MPI_Wait(&q, &st);
+	CHECK(in[0].i == 0x01020304 && in[0].s == 5 && in[1].i == 6 + me && in[1].s == -1);
+	// The file's end is in the middle of an item.
+	MPI_Barrier(W);
+	EQUAL(MPI_File_set_size(f, 12 * (n - 1) + 11), MPI_SUCCESS);
+	MPI_Barrier(W);
+	memset(in, 0, sizeof in);
+	EQUAL(MPI_File_read_at(f, 12 * (n - 1 - me), in, 3, t, &st), MPI_SUCCESS);
+	CHECK(in[0].i == 0x01020304 && in[0].s == 5 && in[1].i == 6 + n - 1 && in[1].s == 0);
+	long l = 0;
+	CLASS(MPI_File_write_at(f, 0, &l, 1, MPI_LONG, &st), MPI_ERR_TYPE);
+	CLASS(MPI_File_set_view(f, 0, MPI_LONG, MPI_LONG, "external32", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
+	CLASS(MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "external64", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
+	MPI_Type_free(&t);
+	closed(f);
+	gone();
+}
+
 // atomic: of writes to the same place one is there in the end, whole.
 static void atomic(void) {
 	enum { K = 20000 };
@@ -647,7 +693,7 @@ static void beside(void) {
 
 static const struct one cases[] = {
 	{"opens", opens}, {"handlers", handlers}, {"views", views}, {"offsets", offsets}, {"parts", parts}, {"later", later},
-	{"shared", shared}, {"full", full}, {"atomic", atomic}, {"beside", beside},
+	{"shared", shared}, {"full", full}, {"portable", portable}, {"atomic", atomic}, {"beside", beside},
 };
 
 int main(int argc, char **argv) {
