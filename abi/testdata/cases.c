@@ -178,6 +178,50 @@ static void buffers(void) {
 	EQUAL(v, (me + n - 1) % n);
 }
 
+// tools: there is nothing for a tool to see, and it is told so.
+static void tools(void) {
+	int num = -1, provided = -1, index = 5, len = 0;
+	EQUAL(MPI_T_cvar_get_num(&num), MPI_T_ERR_NOT_INITIALIZED);
+	EQUAL(MPI_T_finalize(), MPI_T_ERR_NOT_INITIALIZED);
+	EQUAL(MPI_T_init_thread(12345678, &provided), MPI_T_ERR_INVALID);
+	EQUAL(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), MPI_SUCCESS);
+	EQUAL(provided, MPI_THREAD_MULTIPLE);
+	EQUAL(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), MPI_SUCCESS);
+	EQUAL(MPI_T_finalize(), MPI_SUCCESS);
+	int (*nums[])(int *) = {MPI_T_cvar_get_num, MPI_T_pvar_get_num, MPI_T_category_get_num, MPI_T_event_get_num, MPI_T_source_get_num, MPI_T_category_changed};
+	for (unsigned i = 0; i < sizeof nums / sizeof *nums; i++) {
+		num = -1;
+		EQUAL(nums[i](&num), MPI_SUCCESS);
+		EQUAL(num, 0);
+		EQUAL(nums[i](NULL), MPI_T_ERR_INVALID);
+	}
+	EQUAL(MPI_T_cvar_get_index("x", &index), MPI_T_ERR_INVALID_NAME);
+	EQUAL(MPI_T_pvar_get_index("x", MPI_T_PVAR_CLASS_COUNTER, &index), MPI_T_ERR_INVALID_NAME);
+	EQUAL(MPI_T_category_get_index("x", &index), MPI_T_ERR_INVALID_NAME);
+	EQUAL(MPI_T_cvar_get_info(0, NULL, &len, &num, NULL, NULL, NULL, &len, &num, &num), MPI_T_ERR_INVALID_INDEX);
+	EQUAL(MPI_T_category_get_cvars(0, 0, NULL), MPI_T_ERR_INVALID_INDEX);
+	EQUAL(MPI_T_enum_get_info(MPI_T_ENUM_NULL, &num, NULL, &len), MPI_T_ERR_INVALID_HANDLE);
+	MPI_T_cvar_handle c = MPI_T_CVAR_HANDLE_NULL;
+	EQUAL(MPI_T_cvar_handle_alloc(0, NULL, &c, &num), MPI_T_ERR_INVALID_INDEX);
+	EQUAL(MPI_T_cvar_handle_free(&c), MPI_T_ERR_INVALID_HANDLE);
+	MPI_T_pvar_session s, t, stale;
+	MPI_T_pvar_handle p = MPI_T_PVAR_HANDLE_NULL;
+	EQUAL(MPI_T_pvar_session_create(&s), MPI_SUCCESS);
+	EQUAL(MPI_T_pvar_session_create(&t), MPI_SUCCESS);
+	EQUAL(MPI_T_pvar_handle_alloc(s, 0, NULL, &p, &num), MPI_T_ERR_INVALID_INDEX);
+	EQUAL(MPI_T_pvar_start(s, MPI_T_PVAR_ALL_HANDLES), MPI_SUCCESS);
+	EQUAL(MPI_T_pvar_start(s, p), MPI_T_ERR_INVALID_HANDLE);
+	EQUAL(MPI_T_pvar_read(s, p, &num), MPI_T_ERR_INVALID_HANDLE);
+	stale = s;
+	EQUAL(MPI_T_pvar_session_free(&s), MPI_SUCCESS);
+	CHECK(s == MPI_T_PVAR_SESSION_NULL);
+	EQUAL(MPI_T_pvar_stop(stale, MPI_T_PVAR_ALL_HANDLES), MPI_T_ERR_INVALID_SESSION);
+	EQUAL(MPI_T_pvar_session_free(&stale), MPI_T_ERR_INVALID_SESSION);
+	EQUAL(MPI_T_pvar_reset(t, MPI_T_PVAR_ALL_HANDLES), MPI_SUCCESS);
+	EQUAL(MPI_T_finalize(), MPI_SUCCESS); // t with it
+	EQUAL(MPI_T_pvar_session_create(&s), MPI_T_ERR_NOT_INITIALIZED);
+}
+
 static void several(void) {
 	enum { K = 5 };
 	int in[K], out[K], order[K], index, count, flag, seen = 0;
@@ -1311,7 +1355,7 @@ static void steady(void) {
 }
 
 static const struct one cases[] = {
-	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"buffers", buffers}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides}, {"external", external},
+	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"buffers", buffers}, {"tools", tools}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides}, {"external", external},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators}, {"freeing", freeing},
 	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"dynamic", dynamic}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };

@@ -106,7 +106,7 @@ func parenthesised(v string) string {
 // entries is the C side: an entry hands its arguments on as words, under the number of its line.
 func entries(functions []function) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "// %s\n// One unit with the functions in C: a weak name needs its function.\n#include \"answers.c\"\n\n", notice)
+	fmt.Fprintf(&b, "// %s\n// One unit with the functions in C: a weak name needs its function.\n#include \"answers.c\"\n#include \"tools.c\"\n\n", notice)
 	for i, f := range functions {
 		f.forms(func(name string, large bool) {
 			fmt.Fprintf(&b, "#pragma weak MPI_%s = PMPI_%s\n", name, name)
