@@ -177,6 +177,7 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 		}
 		if remote == nil || remote.Size() > 0 {
 			d = c.child(fmt.Sprintf("%s.%s%d", c.name, op, c.children), number, local, remote)
+			d.layout = unevenLayout(choices)
 			if op == "split" {
 				d.name += fmt.Sprintf("[%d]", own.color)
 			}
@@ -276,7 +277,7 @@ func (c *Comm) chosen(choices []choice, color int64, of *group.Set, base int) gr
 // judge finds out whether the choices fit together: an error and the member that
 // it is about, -1 for nobody in particular.
 func (c *Comm) judge(choices []choice) (member int, err error) {
-	alike, sum := choices[c.base+c.rank].alike, uint64(0)
+	alike := choices[c.base+c.rank].alike
 	for i := range choices {
 		if choices[i].refused {
 			return i, errRefused
@@ -284,15 +285,11 @@ func (c *Comm) judge(choices []choice) (member int, err error) {
 		if alike == 0 {
 			alike = choices[i].alike
 		}
-		sum += choices[i].balance
 	}
 	for i := range choices {
 		if choices[i].alike != 0 && choices[i].alike != alike {
 			return i, badArgument("its arguments differ from those of another rank")
 		}
-	}
-	if sum != 0 {
-		return -1, badClass(ClassTopology, "an edge is named at one end only: a destination must name the rank as a source, and a source as a destination")
 	}
 	if i := c.disagreeing(choices); i >= 0 {
 		return i, badClass(ClassGroup, "not all ranks of its group gave the same group")

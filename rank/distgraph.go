@@ -12,7 +12,7 @@ import (
 
 // DistGraphCreateAdjacent makes a communicator with a graph of which each rank gives its own
 // edges (MPI_Dist_graph_create_adjacent): the ranks it receives from, and the ranks it sends to.
-// Both ends must name an edge the same number of times; otherwise it is an error on all ranks.
+// Both ends must name an edge the same number of times; otherwise the collectives of neighbours are errors on all ranks.
 // Weights have one entry per edge, or are nil on all ranks that give edges (MPI_UNWEIGHTED). All
 // ranks call it. reorder permits a new order of ranks; at present the order stays the same.
 func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, destinations, destinationWeights []int, reorder bool) (*Comm, error) {
@@ -60,9 +60,21 @@ func (c *Comm) extent() (n, self int) {
 	return c.size, c.rank
 }
 
+// unevenLayout is a topology to begin with where the edges of the ranks are not those of each other, nil elsewhere.
+func unevenLayout(choices []choice) *layout {
+	sum := uint64(0)
+	for i := range choices {
+		sum += choices[i].balance
+	}
+	if sum == 0 {
+		return nil
+	}
+	return &layout{uneven: true}
+}
+
 // setEdges makes the communicator's topology a graph.
 func (c *Comm) setEdges(sources, destinations []int, w weights) {
-	c.layout = &layout{kind: DistGraph, weights: w,
+	c.layout = &layout{kind: DistGraph, weights: w, uneven: c.layout != nil,
 		neighbours: neighbourhood{sources: sources, destinations: destinations, arrival: upTo(len(sources))}}
 }
 

@@ -27,6 +27,7 @@ type layout struct {
 	edges      []int
 	weights    weights // DistGraph
 	neighbours neighbourhood
+	uneven     bool // an edge of the graph is named at one end only
 }
 
 // weights are those of the edges, nil without any.
@@ -56,8 +57,11 @@ func (c *Comm) Topology() TopologyKind {
 
 // neighbours are the rank's own. They must not be changed.
 func (c *Comm) neighbours() (*neighbourhood, error) {
-	if c.layout == nil {
+	switch {
+	case c.layout == nil:
 		return nil, badClass(ClassTopology, "the communicator has no topology")
+	case c.layout.uneven:
+		return nil, badClass(ClassTopology, "an edge is named at one end only: a destination must name the rank as a source, and a source as a destination")
 	}
 	return &c.layout.neighbours, nil
 }

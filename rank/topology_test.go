@@ -166,8 +166,14 @@ func TestTopologyArguments(t *testing.T) {
 				return err
 			}, rank.ClassArg},
 			{"one-sided", func() error {
-				_, err := c.DistGraphCreateAdjacent(ctx, nil, nil, []int{(mine + 1) % 4}, nil, false)
-				return err
+				d, err := c.DistGraphCreateAdjacent(ctx, nil, nil, []int{(mine + 1) % 4}, nil, false)
+				if err != nil {
+					return err
+				}
+				if _, _, to, _, err := d.DistGraphNeighbors(); err != nil || len(to) != 1 {
+					return fmt.Errorf("%d destinations, want 1: %w", len(to), err)
+				}
+				return rank.NeighborAllgather(ctx, d, []int{mine}, nil)
 			}, rank.ClassTopology},
 			{"degrees", func() error { _, err := c.DistGraphCreate(ctx, []int{0}, []int{2}, []int{1}, nil, false); return err }, rank.ClassArg},
 		} {

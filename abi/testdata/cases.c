@@ -982,6 +982,9 @@ static void topologies(void) {
 	MPI_Comm_free(&row);
 	MPI_Comm_free(&grid);
 	int next = (me + 1) % n, before = (me + n - 1) % n, in, out, weighted;
+	EQUAL(MPI_Dist_graph_create_adjacent(W, 0, NULL, MPI_UNWEIGHTED, 1, &next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph), MPI_SUCCESS);
+	CLASS(MPI_Neighbor_allgather(&me, 1, MPI_INT, NULL, 0, MPI_INT, graph), MPI_ERR_TOPOLOGY); // the other end does not name the edge
+	MPI_Comm_free(&graph);
 	MPI_Dist_graph_create_adjacent(W, 1, &before, MPI_UNWEIGHTED, 1, &next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph);
 	MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted);
 	CHECK(in == 1 && out == 1 && !weighted);
