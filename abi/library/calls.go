@@ -7,6 +7,14 @@ package main
 // dispatch calls the function of a line of functions.txt.
 func dispatch(f *frame, number int) {
 	switch number {
+	case 0:
+		a0 := f.int(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		a3 := f.ptr(3)
+		if f.err == nil {
+			f.failed(mpiAbiGetFortranBooleans(f, a0, a1, a2, a3))
+		}
 	case 1:
 		a0 := f.ptr(0)
 		if f.err == nil {
@@ -16,6 +24,18 @@ func dispatch(f *frame, number int) {
 		a0 := f.ptr(0)
 		if f.err == nil {
 			f.failed(mpiAbiGetInfo(f, a0))
+		}
+	case 4:
+		a0 := f.int(0)
+		a1 := f.ptr(1)
+		a2 := f.ptr(2)
+		if f.err == nil {
+			f.failed(mpiAbiSetFortranBooleans(f, a0, a1, a2))
+		}
+	case 5:
+		a0 := f.info(0)
+		if f.err == nil {
+			f.failed(mpiAbiSetFortranInfo(f, a0))
 		}
 	case 6:
 		a0 := f.comm(0)

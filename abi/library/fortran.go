@@ -2,10 +2,93 @@
 
 package main
 
-// Datatypes of Fortran by their precision, which programs of C may name too. There is no Fortran to tell more of.
+// Fortran has no binding here. A library that has one says what its compiler does, once; programs of C name its datatypes, too.
+
+// fortran is what was said.
+var fortran struct {
+	info    *info
+	logical int // the size of a logical with the values of booleans; 0: not said
+}
+
+// fortranSizes are those that datatypes have.
+var fortranSizes = []pair{{"mpi_logical_size", "4"}, {"mpi_integer_size", "4"}, {"mpi_real_size", "4"}, {"mpi_double_precision_size", "8"}}
 
 func mpiAbiGetFortranInfo(f *frame, to ptr) error {
-	f.putHandle(to, c_INFO_NULL)
+	switch {
+	case to == nil:
+		return errNull
+	case fortran.info == nil:
+		f.putHandle(to, c_INFO_NULL)
+	default:
+		f.putInfo(to, fortran.info.copy())
+	}
+	return nil
+}
+
+func mpiAbiSetFortranInfo(_ *frame, said *info) error {
+	if err := said.some(false); err != nil {
+		return err
+	}
+	if fortran.info != nil {
+		return wrong(c_ERR_ABI, "the info about Fortran was set already")
+	}
+	for _, p := range fortranSizes {
+		if v := said.value(p.key); v != "" && v != p.value {
+			return wrong(c_ERR_ABI, "%s is %s: the datatype has %s", p.key, v, p.value)
+		}
+	}
+	fortran.info = said.copy()
+	return nil
+}
+
+// logical is a Fortran logical of a size, as MPI_LOGICAL1 to 8 have one.
+func logical(at ptr, size int) ([]byte, error) {
+	switch {
+	case size < 1 || size > 16 || size&(size-1) != 0:
+		return nil, wrong(c_ERR_ARG, "a logical has %d bytes: expected a power of two up to 16", size)
+	case at == nil:
+		return nil, errNull
+	}
+	return memory(address(at), size), nil
+}
+
+// mpiAbiGetFortranBooleans: the operations on logicals give 1 and 0.
+func mpiAbiGetFortranBooleans(f *frame, size int, yes, no, is ptr) error {
+	t, err := logical(yes, size)
+	if err != nil {
+		return err
+	}
+	n, err := logical(no, size)
+	if err != nil {
+		return err
+	}
+	known := fortran.logical == size
+	if f.putBool(is, known); known {
+		clear(t)
+		clear(n)
+		t[0] = 1
+	}
+	return nil
+}
+
+func mpiAbiSetFortranBooleans(_ *frame, size int, yes, no ptr) error {
+	t, err := logical(yes, size)
+	if err != nil {
+		return err
+	}
+	n, err := logical(no, size)
+	if err != nil {
+		return err
+	}
+	if fortran.logical != 0 {
+		return wrong(c_ERR_ABI, "the values of Fortran's logicals were set already")
+	}
+	for i := range t {
+		if want := byte(1) >> min(i, 1); t[i] != want || n[i] != 0 {
+			return wrong(c_ERR_ABI, ".TRUE. and .FALSE. are not 1 and 0, which operations on logicals give")
+		}
+	}
+	fortran.logical = size
 	return nil
 }
 

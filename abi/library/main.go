@@ -47,6 +47,7 @@ var job struct {
 // early are the functions that may be called outside of Init and Finalize.
 var early = func() (list [len(names)]bool) {
 	may := map[string]bool{
+		"MPI_Abi_get_info": true, "MPI_Abi_get_fortran_info": true, "MPI_Abi_set_fortran_info": true, "MPI_Abi_get_fortran_booleans": true, "MPI_Abi_set_fortran_booleans": true,
 		"MPI_Session_init": true, "MPI_Session_create_errhandler": true,
 		"MPI_Init": true, "MPI_Init_thread": true, "MPI_Initialized": true, "MPI_Finalized": true, "MPI_Get_library_version": true,
 		"MPI_Remove_error_class": true, "MPI_Remove_error_code": true, "MPI_Remove_error_string": true, "MPI_Error_class": true, "MPI_Error_string": true, "MPI_Add_error_class": true, "MPI_Add_error_code": true, "MPI_Add_error_string": true,

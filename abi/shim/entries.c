@@ -4,16 +4,16 @@
 #include "tools.c"
 
 #pragma weak MPI_Abi_get_fortran_booleans = PMPI_Abi_get_fortran_booleans
-int PMPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set) { (void)logical_size; (void)logical_true; (void)logical_false; (void)is_set; return missing("MPI_Abi_get_fortran_booleans"); }
+int PMPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set) { const word a[] = {(word)logical_size, (word)logical_true, (word)logical_false, (word)is_set}; return enter(0, a); }
 #pragma weak MPI_Abi_get_fortran_info = PMPI_Abi_get_fortran_info
 int PMPI_Abi_get_fortran_info(MPI_Info *info) { const word a[] = {(word)info}; return enter(1, a); }
 #pragma weak MPI_Abi_get_info = PMPI_Abi_get_info
 int PMPI_Abi_get_info(MPI_Info *info) { const word a[] = {(word)info}; return enter(2, a); }
 #pragma weak MPI_Abi_get_version = PMPI_Abi_get_version
 #pragma weak MPI_Abi_set_fortran_booleans = PMPI_Abi_set_fortran_booleans
-int PMPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false) { (void)logical_size; (void)logical_true; (void)logical_false; return missing("MPI_Abi_set_fortran_booleans"); }
+int PMPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false) { const word a[] = {(word)logical_size, (word)logical_true, (word)logical_false}; return enter(4, a); }
 #pragma weak MPI_Abi_set_fortran_info = PMPI_Abi_set_fortran_info
-int PMPI_Abi_set_fortran_info(MPI_Info info) { (void)info; return missing("MPI_Abi_set_fortran_info"); }
+int PMPI_Abi_set_fortran_info(MPI_Info info) { const word a[] = {(word)info}; return enter(5, a); }
 #pragma weak MPI_Abort = PMPI_Abort
 int PMPI_Abort(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(6, a); }
 #pragma weak MPI_Accumulate = PMPI_Accumulate

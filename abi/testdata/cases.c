@@ -500,6 +500,41 @@ static void external(void) {
 	MPI_Type_free(&row);
 }
 
+// fortran: what a library for Fortran says of its compiler, once.
+static void fortran(void) {
+	int yes = 1, no = 0, odd = -1, is = -1, got = 7;
+	long wide = 0, narrow = 0;
+	MPI_Info info, back;
+	CLASS(MPI_Abi_get_fortran_booleans(3, &yes, &no, &is), MPI_ERR_ARG);
+	EQUAL(MPI_Abi_get_fortran_booleans(4, &got, &got, &is), MPI_SUCCESS);
+	CHECK(is == 0 && got == 7);
+	CLASS(MPI_Abi_set_fortran_booleans(4, &odd, &no), MPI_ERR_ABI);
+	CLASS(MPI_Abi_set_fortran_booleans(4, &yes, NULL), MPI_ERR_ARG);
+	EQUAL(MPI_Abi_set_fortran_booleans(4, &yes, &no), MPI_SUCCESS);
+	CLASS(MPI_Abi_set_fortran_booleans(4, &yes, &no), MPI_ERR_ABI);
+	yes = no = 5;
+	EQUAL(MPI_Abi_get_fortran_booleans(4, &yes, &no, &is), MPI_SUCCESS);
+	CHECK(is == 1 && yes == 1 && no == 0);
+	EQUAL(MPI_Abi_get_fortran_booleans(8, &wide, &narrow, &is), MPI_SUCCESS);
+	EQUAL(is, 0);
+	EQUAL(MPI_Abi_get_fortran_info(&back), MPI_SUCCESS);
+	CHECK(back == MPI_INFO_NULL);
+	CLASS(MPI_Abi_set_fortran_info(MPI_INFO_NULL), MPI_ERR_INFO);
+	MPI_Info_create(&info);
+	MPI_Info_set(info, "mpi_integer_size", "8");
+	CLASS(MPI_Abi_set_fortran_info(info), MPI_ERR_ABI);
+	MPI_Info_set(info, "mpi_integer_size", "4");
+	EQUAL(MPI_Abi_set_fortran_info(info), MPI_SUCCESS);
+	CLASS(MPI_Abi_set_fortran_info(info), MPI_ERR_ABI);
+	MPI_Info_free(&info);
+	EQUAL(MPI_Abi_get_fortran_info(&back), MPI_SUCCESS);
+	char text[8];
+	int size = sizeof text;
+	MPI_Info_get_string(back, "mpi_integer_size", &size, text, &is);
+	CHECK(is && strcmp(text, "4") == 0);
+	MPI_Info_free(&back);
+}
+
 static void reductions(void) {
 	int total = n * (n - 1) / 2, got = -1, in[3] = {me, 1, -me}, out[3];
 	MPI_Allreduce(&me, &got, 1, MPI_INT, MPI_SUM, W);
@@ -1358,7 +1393,7 @@ static void steady(void) {
 }
 
 static const struct one cases[] = {
-	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"buffers", buffers}, {"tools", tools}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides}, {"external", external},
+	{"environment", environment}, {"ring", ring}, {"modes", modes}, {"buffers", buffers}, {"tools", tools}, {"several", several}, {"lengths", lengths}, {"types", types}, {"wides", wides}, {"external", external}, {"fortran", fortran},
 	{"reductions", reductions}, {"operations", operations}, {"collectives", collectives}, {"communicators", communicators}, {"freeing", freeing},
 	{"attributes", attributes}, {"topologies", topologies}, {"windows", windows}, {"dynamic", dynamic}, {"general", general}, {"infos", infos}, {"mistakes", mistakes}, {"many", many},
 };
