@@ -203,6 +203,7 @@ func TestEnds(t *testing.T) {
 		{"abort", 7, "MPI_Abort"},
 		{"segfault", 139, "signal 11"},
 		{"signals", 3, "200 signals"},
+		{"handler", 9, "exited with status 9"},
 		{"fork", 5, "a child of fork cannot call MPI"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

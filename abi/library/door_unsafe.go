@@ -25,6 +25,7 @@ func gorun_mpi_call(number C.int, words unsafe.Pointer) C.int {
 	switch number {
 	case openDoor:
 		told = (*[commsTold]toldComm)(*(*unsafe.Pointer)(unsafe.Pointer(&w[0])))
+		stays = (*int32)(*(*unsafe.Pointer)(unsafe.Pointer(&w[1])))
 		return 0
 	case newThread:
 		deepen(stackDepth)

@@ -49,6 +49,7 @@ func use() error {
 		attributesOfWorld(w)
 	}
 	job.users++
+	*stays = 0
 	return nil
 }
 
@@ -63,10 +64,13 @@ func disuse() (err error) {
 	default:
 		err = job.world.FlushBuffer(never)
 	}
-	if err == nil {
-		job.users--
+	if err != nil {
+		return err
 	}
-	return err
+	if job.users--; job.users == 0 && job.world != nil {
+		*stays = 1
+	}
+	return nil
 }
 
 func leave() error {
@@ -78,11 +82,8 @@ func leave() error {
 	return nil
 }
 
-// goodbye is the end of the process: what MPI_Session_finalize has left in the job leaves it.
+// goodbye is the end of a process that stays in its job: it leaves it.
 func goodbye() {
-	if job.world == nil || job.users > 0 {
-		return
-	}
 	if err := leave(); err != nil {
 		abort(codeOf(err), "at the end of the process: "+located(err.Error()))
 	}

@@ -354,6 +354,9 @@ type toldComm struct {
 // told is where C reads about communicators.
 var told *[commsTold]toldComm
 
+// stays tells C that the process is in its job, though nobody has use of it.
+var stays *int32
+
 func tell(handle uintptr, rank, size int) {
 	if t := &told[handle%commsTold]; t.handle == 0 {
 		t.rank, t.size = int32(rank), int32(size)

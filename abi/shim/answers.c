@@ -16,6 +16,7 @@ __thread door_fn door;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static door_fn opened; // under loading
 static volatile struct comm_told comms[COMMS_TOLD];
+static volatile int stays; // in the job, though nobody has use of it: no call is under way
 
 // Of a process that has no Go: nothing else can be done for it.
 __attribute__((noreturn)) static void die(const char *why) {
@@ -31,9 +32,10 @@ static int in_child(int number, const word *args) {
 
 static void forked(void) { door = opened = in_child; }
 
-// A program that has had sessions stays in its job until it ends.
+// A program that has had sessions stays in its job until it ends. Else a handler of a signal may have called exit in the middle of
+// a call, whose thread is not to enter Go again.
 static void ends(void) {
-	if (opened != in_child)
+	if (stays && opened != in_child)
 		enter(EXIT, NULL);
 }
 
@@ -64,7 +66,7 @@ door_fn load(void) {
 			die("pthread_atfork failed");
 		if (atexit(ends) != 0)
 			die("atexit failed");
-		word told[] = {(word)comms};
+		word told[] = {(word)comms, (word)&stays};
 		d(OPEN, told);
 		opened = d;
 	}

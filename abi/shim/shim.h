@@ -14,7 +14,7 @@ typedef intptr_t word;
 // In a call's number: the counts in its lists are MPI_Count.
 enum { LARGE = 1 << 16 };
 
-// What else than a function's number enter takes. OPEN hands over where communicators are told of; MISSING
+// What else than a function's number enter takes. OPEN hands over where communicators are told of, and whether EXIT is for; MISSING
 // is an error because of the function with that name; THREAD says that this thread calls for the first time, and EXIT that
 // the process ends.
 enum { OPEN = -1, MISSING = -2, THREAD = -3, EXIT = -4 };
