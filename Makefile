@@ -35,6 +35,7 @@ build: ## build every command into bin/
 	@scripts/build-verbs $(BIN)
 	@scripts/build-dropin $(BIN)/verbs
 	@scripts/build-abi $(BIN)
+	@scripts/build-profile $(BIN)
 
 .PHONY: man
 man: build ## the manual pages, bin/gorun.1, bin/gorun-info.1, bin/gorun-bench.1 and bin/gorun-verbs.1
@@ -55,6 +56,7 @@ install: man ## every command, the manual pages and completions into PREFIX (/us
 	install -m 644 $(BIN)/gorun.1 $(BIN)/gorun-info.1 $(BIN)/gorun-bench.1 $(BIN)/gorun-verbs.1 $(SHARE)/man/man1
 	[ ! -e $(BIN)/verbs/libibverbs.so.1 ] || { install -d $(DESTDIR)$(PREFIX)/lib/gorun/verbs && install -m 755 $(BIN)/verbs/*.so* $(DESTDIR)$(PREFIX)/lib/gorun/verbs; }
 	[ ! -e $(BIN)/abi/libmpi_abi.so.1 ] || { install -d $(DESTDIR)$(PREFIX)/lib/gorun/abi && install -m 755 $(BIN)/abi/*.so* $(DESTDIR)$(PREFIX)/lib/gorun/abi && install -m 644 $(BIN)/abi/mpi.h $(DESTDIR)$(PREFIX)/lib/gorun/abi; }
+	[ ! -e $(BIN)/profile/libgorun-profile.so ] || { install -d $(DESTDIR)$(PREFIX)/lib/gorun/profile && install -m 755 $(BIN)/profile/*.so $(DESTDIR)$(PREFIX)/lib/gorun/profile; }
 	set -e; for name in $(COMPLETED); do \
 		$(RUN)/$$name --completion bash >$(SHARE)/bash-completion/completions/$$name; \
 		$(RUN)/$$name --completion zsh >$(SHARE)/zsh/site-functions/_$$name; \

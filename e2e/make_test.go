@@ -30,7 +30,7 @@ func makeIn(t *testing.T, env []string, target string) (said string, calls []str
 	}
 	write("Makefile", string(text), 0o600)
 	const stub = "#!/bin/sh\necho \"$(basename $0) $1 $GOFLAGS\" >>calls\n"
-	for _, name := range []string{"go", "scripts/test-deps", "scripts/test-part", "scripts/build-pmix", "scripts/build-verbs", "scripts/build-dropin", "scripts/build-abi", "bin/gorun", "bin/gorun-bench", "bin/results"} {
+	for _, name := range []string{"go", "scripts/test-deps", "scripts/test-part", "scripts/build-pmix", "scripts/build-verbs", "scripts/build-dropin", "scripts/build-abi", "scripts/build-profile", "bin/gorun", "bin/gorun-bench", "bin/results"} {
 		write(name, stub, 0o700)
 	}
 	git := exec.Command(testenv.Need(t, "git"), "init", "-q")
@@ -73,7 +73,7 @@ func TestMakeInstall(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"-E github.com/gorun-mpi/gorun/internal/prelude.enter", "scripts/build-pmix bin", "scripts/build-dropin bin/verbs", "/stage/opt/gorun/lib/gorun/verbs", "scripts/build-abi bin", "/stage/opt/gorun/lib/gorun/abi", "gorun --man >bin/gorun.1", "/stage/opt/gorun/bin", "bin/gorun.1 bin/gorun-info.1 bin/gorun-bench.1 bin/gorun-verbs.1 /stage/opt/gorun/share/man/man1", "--completion bash >/stage/opt/gorun/share/bash-completion/completions/"} {
+	for _, want := range []string{"-E github.com/gorun-mpi/gorun/internal/prelude.enter", "scripts/build-pmix bin", "scripts/build-dropin bin/verbs", "/stage/opt/gorun/lib/gorun/verbs", "scripts/build-abi bin", "/stage/opt/gorun/lib/gorun/abi", "scripts/build-profile bin", "/stage/opt/gorun/lib/gorun/profile", "gorun --man >bin/gorun.1", "/stage/opt/gorun/bin", "bin/gorun.1 bin/gorun-info.1 bin/gorun-bench.1 bin/gorun-verbs.1 /stage/opt/gorun/share/man/man1", "--completion bash >/stage/opt/gorun/share/bash-completion/completions/"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -169,7 +169,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		}
 	case host.Loaded:
 		c.loaded(s, e)
-	case host.Torn, host.Unassisted, host.Unshared, host.Apart, host.Doubled:
+	case host.Torn, host.Unassisted, host.Unshared, host.Apart, host.Doubled, host.Unrecorded:
 		c.warnings.once(warning{kind: e.Kind}, s.cause(e))
 	case host.Unused:
 		if s.unused = true; c.allUnused() {

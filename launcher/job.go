@@ -249,8 +249,11 @@ type Job struct {
 	// itself, as its shell expects. It must not wait for Run or for a signal. nil: no call.
 	Suspend func()
 
-	// Profile has ranks that are programs of package rank record their calls: see Result.Profile.
+	// Profile has ranks that are programs of package rank, or of another MPI that they load, record their calls: see Result.Profile.
 	Profile bool
+	// ProfileLibrary is the path of libgorun-profile.so, which programs of other MPIs load for that, on all hosts. Empty: it is where
+	// make build or make install puts it, as seen from the program that starts the host's ranks.
+	ProfileLibrary string
 
 	// Watch gets the events of the job in order, one call at a time, on its own goroutine. Only
 	// the end of the job waits for it until it has got all events, and at most 2 seconds for one

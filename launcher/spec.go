@@ -54,6 +54,7 @@ func (c *controller) spec(g *group) host.Spec {
 		PMIxTimeout: c.job.PMIxTimeout,
 
 		OffloadProgram: c.job.OffloadProgram,
+		ProfileLibrary: c.job.ProfileLibrary,
 
 		Universe: c.worlds.universeTold(),
 		Preset:   g.preset,

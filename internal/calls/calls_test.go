@@ -80,7 +80,7 @@ func create(t *testing.T, size int) (*Recorder, string) {
 
 func read(t *testing.T, path string, most int) *Rank {
 	t.Helper()
-	k, err := Read(path, most, 0)
+	k, err := Read(path, most, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestSpoiltRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 1, 4095, len(mem) - 1} {
-		if _, err := parse(mem[:n], Ring, 0); err == nil {
+		if _, err := parse(mem[:n], Ring, 0, nil); err == nil {
 			t.Errorf("%d bytes of a record are none", n)
 		}
 	}
@@ -185,7 +185,7 @@ func TestSpoiltRecords(t *testing.T) {
 		for _, v := range []uint32{0, 1, 511, 512, 513, 1 << 20, 1<<32 - 1} {
 			bad := append([]byte(nil), mem...)
 			binary.LittleEndian.PutUint32(bad[at:], v)
-			if k, err := parse(bad, Ring, 0); err == nil {
+			if k, err := parse(bad, Ring, 0, nil); err == nil {
 				if data, err := k.Pack(); err != nil {
 					t.Error(err)
 				} else if _, err := Unpack(data); err != nil && !errors.Is(err, errNoRecord) {
@@ -199,7 +199,7 @@ func TestSpoiltRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, other := range []string{fifo, link, filepath.Dir(path)} {
-		if _, err := Read(other, Ring, 0); err == nil {
+		if _, err := Read(other, Ring, 0, nil); err == nil {
 			t.Errorf("%s is a record", other)
 		}
 	}

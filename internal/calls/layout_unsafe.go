@@ -36,7 +36,8 @@ type header struct {
 	_          [4096 - 80]byte
 }
 
-// site is the text of a call site: the call, the function and the place in its source, each ended by a newline.
+// site is the text of a call site: the call, the function and the place in its source, each ended by a newline. Without a function, the place is
+// the file of a program or library in C, and the address in it in place of the line.
 type site struct {
 	length uint64
 	text   [textMost]byte
@@ -63,7 +64,7 @@ type event struct {
 	sent, got   uint32 // which message to, or from, that rank it is; which collective of the communicator
 }
 
-// file is the memory of a record.
+// file is the memory of a record. abi/profile/record.h is the same in C, for programs of other MPIs.
 type file struct {
 	head  *header
 	texts *[Sites]site

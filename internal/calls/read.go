@@ -42,12 +42,16 @@ type Call struct {
 	Total, Longest     time.Duration
 }
 
-// At is the place for people: "main.go:31".
+// At is the place for people: "main.go:31", or "solver:exchange" where the line is not known.
 func (c *Call) At() string {
-	if c.File == "" {
+	at := c.File[strings.LastIndexByte(c.File, '/')+1:]
+	switch {
+	case c.File == "":
 		return ""
+	case c.Line == 0:
+		return at + ":" + c.Function
 	}
-	return c.File[strings.LastIndexByte(c.File, '/')+1:] + ":" + strconv.Itoa(c.Line)
+	return at + ":" + strconv.Itoa(c.Line)
 }
 
 // A Peer is what went to and came from a rank of the world by messages, and to it by v forms.
@@ -88,8 +92,12 @@ func Unpack(data []byte) (*Rank, error) {
 	return r, nil
 }
 
-// Read reads a record. most is how many events it keeps, the last ones; ended is when the rank has, 0 if that is not known.
-func Read(path string, most int, ended int64) (*Rank, error) {
+// Find is the function and the line of an address in a file of a program, as lines.Finder has it.
+type Find func(file string, offset uint64) (function, source string, line int)
+
+// Read reads a record. most is how many events it keeps, the last ones; ended is when the rank has, 0 if that is not known. find has the lines of
+// programs in C; without it they are addresses.
+func Read(path string, most int, ended int64, find Find) (*Rank, error) {
 	f, err := open(path)
 	if err != nil {
 		return nil, err
@@ -99,7 +107,7 @@ func Read(path string, most int, ended int64) (*Rank, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := parse(mem, most, ended)
+	r, err := parse(mem, most, ended, find)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -139,7 +147,7 @@ func Count(path string) uint64 {
 
 var errNoRecord = errors.New("it is no record of calls of this version")
 
-func parse(mem []byte, most int, ended int64) (*Rank, error) {
+func parse(mem []byte, most int, ended int64, find Find) (*Rank, error) {
 	if len(mem) < length(0) {
 		return nil, errNoRecord
 	}
@@ -173,6 +181,9 @@ func parse(mem []byte, most int, ended int64) (*Rank, error) {
 		if at := strings.LastIndexByte(file, ':'); at >= 0 {
 			line, _ = strconv.Atoi(file[at+1:])
 			file = file[:at]
+		}
+		if part[1] == "" && file != "" && find != nil { // of a program in C
+			part[1], file, line = find(file, uint64(line))
 		}
 		r.Calls = append(r.Calls, Call{Op: part[0], Function: part[1], File: file, Line: line, Count: s.count, Out: s.out, In: s.in, Total: time.Duration(s.total), Longest: time.Duration(s.longest)})
 	}

@@ -111,7 +111,7 @@ var faults = map[string]func(ctx context.Context, c *rank.Comm, unit time.Durati
 			return err
 		}
 		for { // until it is in its call
-			r, err := calls.Read(strings.TrimSuffix(os.Getenv("GORUN_PROFILE"), "1")+"0", 1, 0)
+			r, err := calls.Read(strings.TrimSuffix(os.Getenv("GORUN_PROFILE"), "1")+"0", 1, 0, nil)
 			if err == nil && r.Current >= 0 && r.Calls[r.Current].Op == "Recv" {
 				return syscall.Kill(victim[0], syscall.SIGKILL)
 			}
@@ -172,12 +172,18 @@ func job(fault string, out *bytes.Buffer) launcher.Job {
 func run(t *testing.T, fault string) *profile.Report {
 	t.Helper()
 	var out bytes.Buffer
-	result, err := launcher.Run(context.Background(), job(fault, &out))
+	return finished(t, job(fault, &out), &out)
+}
+
+// finished runs a job that must end well.
+func finished(t *testing.T, j launcher.Job, out *bytes.Buffer) *profile.Report {
+	t.Helper()
+	result, err := launcher.Run(context.Background(), j)
 	if err != nil || result.ExitStatus != 0 {
 		t.Fatalf("%v, %+v\n%s", err, result.Cause, out.String())
 	}
-	if len(result.Profile) != 4 {
-		t.Fatalf("%d ranks have recorded calls, want 4\n%s", len(result.Profile), out.String())
+	if len(result.Profile) != j.NP {
+		t.Fatalf("%d ranks have recorded calls, want %d\n%s", len(result.Profile), j.NP, out.String())
 	}
 	return profile.Analyze(result.Profile)
 }
@@ -228,36 +234,44 @@ func TestHostsAndOthers(t *testing.T) {
 	}
 }
 
+// named is what the first line says of a program's fault. Its places are in that file.
+func named(file string) map[string][]string {
+	return map[string][]string{
+		"late":   {"rank 2 comes ", " late to Barrier " + file + ":", ", once: the others wait for it in Barrier"},
+		"twice":  {"rank 1 has ", " times the work of the others", "wait for it in Allreduce (" + file + ":"},
+		"serial": {"rank 0 sends to 3 ranks one after the other (Send " + file + ":", "Bcast, Scatter"},
+		"hot":    {"rank 3 receives ", "times as many bytes as the mean in Alltoallv (" + file + ":"},
+		"order":  {"rank 0 waits for rank 1 in Wait (" + file + ":", "while messages of others are there: WaitAny"},
+	}
+}
+
 // The first line names what is wrong with a program.
 func TestFaultsAreNamed(t *testing.T) {
-	for fault, want := range map[string][]string{
-		"late":   {"rank 2 comes ", " late to Barrier faults_test.go:", ", once: the others wait for it in Barrier"},
-		"twice":  {"rank 1 has ", " times the work of the others", "wait for it in Allreduce (faults_test.go:"},
-		"serial": {"rank 0 sends to 3 ranks one after the other (Send faults_test.go:", "Bcast, Scatter"},
-		"hot":    {"rank 3 receives ", "times as many bytes as the mean in Alltoallv (faults_test.go:"},
-		"order":  {"rank 0 waits for rank 1 in Wait (faults_test.go:", "while messages of others are there: WaitAny"},
-	} {
-		t.Run(fault, func(t *testing.T) {
-			r := run(t, fault)
-			var text strings.Builder
-			if err := r.Summary(&text, "gorun: "); err != nil {
-				t.Fatal(err)
-			}
-			first, _, _ := strings.Cut(text.String(), "\n")
-			for _, part := range want {
-				if !strings.Contains(first, part) {
-					t.Errorf("no %q in the first line of\n%s", part, text.String())
-				}
-			}
-			if n := strings.Count(text.String(), "\n"); n > 25 {
-				t.Errorf("%d lines\n%s", n, text.String())
-			}
-			for i, line := range strings.Split(strings.TrimSpace(text.String()), "\n") {
-				if !strings.HasPrefix(line, "gorun: ") {
-					t.Errorf("line %s is %q", strconv.Itoa(i+1), line)
-				}
-			}
-		})
+	for fault, want := range named("faults_test.go") {
+		t.Run(fault, func(t *testing.T) { checkSummary(t, run(t, fault), want) })
+	}
+}
+
+// checkSummary wants words in the first line of a summary.
+func checkSummary(t *testing.T, r *profile.Report, want []string) {
+	t.Helper()
+	var text strings.Builder
+	if err := r.Summary(&text, "gorun: "); err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(text.String(), "\n")
+	for _, part := range want {
+		if !strings.Contains(first, part) {
+			t.Errorf("no %q in the first line of\n%s", part, text.String())
+		}
+	}
+	if n := strings.Count(text.String(), "\n"); n > 25 {
+		t.Errorf("%d lines\n%s", n, text.String())
+	}
+	for i, line := range strings.Split(strings.TrimSpace(text.String()), "\n") {
+		if !strings.HasPrefix(line, "gorun: ") {
+			t.Errorf("line %s is %q", strconv.Itoa(i+1), line)
+		}
 	}
 }
 

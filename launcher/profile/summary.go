@@ -26,7 +26,7 @@ func (r *Report) Summary(w io.Writer, prefix string) error {
 	}
 	switch {
 	case len(r.Ranks) == 0:
-		fmt.Fprintln(&b, "no rank has recorded calls: those of programs of package rank are recorded, and of no other MPI yet")
+		fmt.Fprintln(&b, "no rank has recorded calls: recorded are those of Go programs of package rank, and of programs that load an MPI and call MPI_Init; none of static programs")
 	case len(r.Faults) == 0:
 		fmt.Fprintf(&b, "no rank waits for another for %s of the time or more\n", percent(worthSaying))
 	}

@@ -223,7 +223,7 @@ func (r *release) linuxPackage(format string) error {
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: fs.FileMode(modeOf(file)), MTime: r.time}}) // #nosec G115
 	}
 	// rpm removes its own directories, and those of shells that are not installed, if the package has them; dpkg does by itself.
-	for _, dir := range []string{docs, "lib/gorun", "lib/gorun/verbs", "lib/gorun/abi", "share/fish", "share/fish/vendor_completions.d", "share/zsh", "share/zsh/site-functions"} {
+	for _, dir := range []string{docs, "lib/gorun", "lib/gorun/verbs", "lib/gorun/abi", "lib/gorun/profile", "share/fish", "share/fish/vendor_completions.d", "share/zsh", "share/zsh/site-functions"} {
 		info.Contents = append(info.Contents, &files.Content{Type: files.TypeDir, Packager: "rpm", Destination: "/usr/" + dir,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o755, MTime: r.time}})
 	}

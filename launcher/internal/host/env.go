@@ -76,6 +76,12 @@ func Scrub(environ []string) []string {
 			}
 			entry = pythonPath + value
 		}
+		if name == "LD_PRELOAD" && strings.Contains(value, "/"+ProfileLibrary) {
+			if value = withoutRecorder(value); value == "" {
+				continue
+			}
+			entry = ldPreload + value
+		}
 		if key, ok := strings.CutPrefix(name, "OMPI_MCA_"); inside[outerInside[name]] || inside[openMPIRank] && ok && outerParameters[key] {
 			continue
 		}
@@ -125,6 +131,7 @@ type surroundings struct {
 	server          *sidecar.Server
 	ports           []string // as in environment
 	python, library string   // what goes before PYTHONPATH and LD_LIBRARY_PATH; "": nothing
+	recorder        string   // what goes before LD_PRELOAD; "": nothing
 	alone, cgo      []bool   // as in Host
 }
 
@@ -193,6 +200,9 @@ func newEnvironment(spec *Spec, in surroundings) *environment {
 			}
 			if in.library != "" {
 				user = before(user, libraryPath, in.library)
+			}
+			if in.recorder != "" && seen != "" {
+				user = before(user, ldPreload, in.recorder)
 			}
 			e.common[r.App] = slices.Concat(host, commandVars(spec.Apps[r.App].Argv), directorySettings(seen, in.files, user), user)
 			e.shared[r.App] = newSharedVars(spec, user, in.cgo[r.App] && shm.Limit() != math.MaxUint64)

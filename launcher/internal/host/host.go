@@ -93,8 +93,9 @@ type Host struct {
 	singletons singletonSearch
 	libraries  libraries
 	linked     map[int]mpiLibrary // by program
-	pmix       *sidecar.Server    // nil: programs of Open MPI are not served
-	holding    atomic.Int32       // groups that need it
+	records    records
+	pmix       *sidecar.Server // nil: programs of Open MPI are not served
+	holding    atomic.Int32    // groups that need it
 	port       port
 	dialers    []bool  // by program: its ranks connect to the port
 	alone      []bool  // by program: it is the one of its rank that speaks PMI
@@ -294,6 +295,9 @@ func (h *Host) finish() {
 		closeFD(&r.socket)
 		closeFD(&r.pipes[Stdout].fd)
 		closeFD(&r.pipes[Stderr].fd)
+	}
+	if err := h.records.lines.Close(); err != nil {
+		h.log("%v", err)
 	}
 	h.temp.remove(h.log)
 	if h.pmix != nil && !h.pmix.Idle() {

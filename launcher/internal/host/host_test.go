@@ -23,7 +23,7 @@ func TestScrub(t *testing.T) {
 	if got := Scrub(in); !reflect.DeepEqual(got, want) {
 		t.Errorf("Scrub(%q): got %q, want %q", in, got, want)
 	}
-	if got := Scrub([]string{"PYTHONPATH=/dev/shm/gorun-job-1-0/python"}); len(got) > 0 {
+	if got := Scrub([]string{"PYTHONPATH=/dev/shm/gorun-job-1-0/python", "LD_PRELOAD=/g/profile/libgorun-profile.so"}); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}
 }
@@ -56,8 +56,8 @@ func TestScrubTakesOutWhatOthersHadSet(t *testing.T) {
 
 func TestScrubTakesOutWhatGorunHadSet(t *testing.T) {
 	// RANK and MASTER_PORT are still the outer gorun's; WORLD_SIZE has been set by the rank since.
-	in := []string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=77", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "MPIR_CVAR_PMI_VERSION=1", "GORUN_SET=MPIR_CVAR_PMI_VERSION=1 RANK=3 WORLD_SIZE=4 MASTER_PORT=77", "PYTHONPATH=/dev/shm/gorun-job-1-0/python:/a:/b"}
-	want := []string{"WORLD_SIZE=9", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "PYTHONPATH=/a:/b"}
+	in := []string{"RANK=3", "WORLD_SIZE=9", "MASTER_PORT=77", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "MPIR_CVAR_PMI_VERSION=1", "GORUN_SET=MPIR_CVAR_PMI_VERSION=1 RANK=3 WORLD_SIZE=4 MASTER_PORT=77", "PYTHONPATH=/dev/shm/gorun-job-1-0/python:/a:/b", "LD_PRELOAD=/g/profile/libgorun-profile.so:/a.so /b.so"}
+	want := []string{"WORLD_SIZE=9", "LOCAL_RANK=1", "PMIX_MCA_gds=hash", "PYTHONPATH=/a:/b", "LD_PRELOAD=/a.so:/b.so"}
 	if got := Scrub(in); !reflect.DeepEqual(got, want) {
 		t.Errorf("Scrub(%q): got %q, want %q", in, got, want)
 	}

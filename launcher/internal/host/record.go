@@ -2,14 +2,19 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/calls"
+	"github.com/gorun-mpi/gorun/internal/lines"
+	"github.com/gorun-mpi/gorun/internal/self"
 )
 
 // profileVar tells a rank of the file in which it records its calls.
@@ -18,11 +23,51 @@ const profileVar = "GORUN_PROFILE"
 // recordIn is that file.
 func recordIn(dir string, local int) string { return filepath.Join(dir, "calls."+strconv.Itoa(local)) }
 
-// tellRecord passes on what a rank has recorded, however it has ended. A rank that is no program of package rank has recorded nothing.
+// ProfileLibrary is what programs of other MPIs load, to record their calls.
+const ProfileLibrary = "libgorun-profile.so"
+
+// ldPreload leads the loader to what a program loads before all else.
+const ldPreload = "LD_PRELOAD="
+
+// records is what a host needs for those of its ranks.
+type records struct {
+	lacks string       // why programs of other MPIs make none; "": they do
+	lines lines.Finder // of the programs
+}
+
+// findRecorder is the path of that library: where make build, or make install, puts it. lacks says why there is none.
+func findRecorder(named string) (path, lacks string) {
+	places := []string{named}
+	if named == "" {
+		program, err := self.Path()
+		if err != nil {
+			return "", err.Error()
+		}
+		dir := filepath.Dir(program)
+		places = []string{filepath.Join(dir, "profile", ProfileLibrary), filepath.Join(dir, "..", "lib", "gorun", "profile", ProfileLibrary)}
+	}
+	for _, path := range places {
+		if _, err := os.Stat(path); err == nil && !strings.ContainsAny(path, ": ") { // which part LD_PRELOAD
+			return path, ""
+		}
+	}
+	return "", fmt.Sprintf("calls of MPICH, Open MPI and Python are not recorded: no %s; make build makes it where there is a C compiler", strings.Join(places, " and no "))
+}
+
+// withoutRecorder is what a user preloads, without what an outer gorun does.
+func withoutRecorder(list string) string {
+	files := strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' })
+	return strings.Join(slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == ProfileLibrary }), ":")
+}
+
+// tellRecord passes on what a rank has recorded, however it has ended. A rank that is no program of an MPI has recorded nothing.
 func (h *Host) tellRecord(local int, used unix.Rusage) {
 	path := recordIn(h.filesDir, local)
-	r, err := calls.Read(path, h.spec.Profile, h.ranks[local].goneAt)
+	r, err := calls.Read(path, h.spec.Profile, h.ranks[local].goneAt, h.records.lines.Find)
 	if errors.Is(err, os.ErrNotExist) {
+		if h.records.lacks != "" {
+			h.emit(Event{Kind: Unrecorded, Rank: -1, Text: h.records.lacks})
+		}
 		return
 	}
 	var data []byte

@@ -92,6 +92,8 @@ type Spec struct {
 	Hang        time.Duration // after which a job in which nothing moves is told of; 0: never
 	PMIx        *link.Space   // for programs of Open MPI; nil: they are not served
 	Helper      string        // gorun-pmix
+	// ProfileLibrary is libgorun-profile.so; "": where make build or make install puts it, as seen from this program.
+	ProfileLibrary string
 	// OffloadProgram is gorun-offload; "": beside this program.
 	OffloadProgram string
 	// PMIxTimeout is how long that may do nothing when it should answer; 0: the
@@ -164,6 +166,7 @@ const (
 	Lingers                          // all ranks have ended, and what they had started still has their output
 	Cut                              // that of Rank had it too long: Text
 	Recorded                         // Data is Rank's record of its calls, as package calls packs it
+	Unrecorded                       // a rank may have none for want of a library: Text
 	Done                             // nothing is left
 )
 

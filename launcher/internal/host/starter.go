@@ -88,8 +88,12 @@ func (h *Host) start() error {
 	h.ranks = make([]rank, len(h.spec.Ranks))
 	h.async = spareCPUs(&h.spec, topo.Here)
 	h.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
+	recorder := ""
+	if h.spec.Profile > 0 {
+		recorder, h.records.lacks = findRecorder(h.spec.ProfileLibrary)
+	}
 	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, surroundings{cpus: h.cfg.CPUs, segment: h.segment.FD() >= 0, dir: h.rankDir, files: h.filesDir,
-		server: h.pmix, ports: h.ports(), python: h.layPython(), library: library, alone: h.alone, cgo: h.cgo})}
+		server: h.pmix, ports: h.ports(), python: h.layPython(), library: library, recorder: recorder, alone: h.alone, cgo: h.cgo})}
 	h.starter.env.async = h.async.cpus
 	h.starter.leads = make([]bool, len(files))
 	for i := range files {
