@@ -31,12 +31,13 @@ static __thread int inside __attribute__((tls_model("initial-exec")));
 // holder is the library that has a symbol, of those that were opened out of others' sight.
 static void *holder(const char *name) {
 	struct link_map *map = NULL;
-	void *self = dlopen(NULL, RTLD_LAZY);
-	if (self == NULL || dlinfo(self, RTLD_DI_LINKMAP, &map) != 0)
+	void *program = dlopen(NULL, RTLD_LAZY);
+	Dl_info own;
+	if (program == NULL || dlinfo(program, RTLD_DI_LINKMAP, &map) != 0 || dladdr((void *)holder, &own) == 0)
 		return NULL;
-	dlclose(self);
+	dlclose(program);
 	for (; map != NULL; map = map->l_next) {
-		void *library = map->l_name[0] == '/' ? dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+		void *library = map->l_name[0] == '/' && map->l_addr != (uintptr_t)own.dli_fbase ? dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 		if (library != NULL && dlsym(library, name) != NULL)
 			return library;
 		if (library != NULL)
@@ -52,7 +53,12 @@ static void *find(const char *name) {
 		return f;
 	if (mpi.library == NULL)
 		mpi.library = holder(STRANGE);
-	if (mpi.library == NULL || (f = dlsym(mpi.library, name)) == NULL) {
+	if (mpi.library != NULL)
+		f = dlsym(mpi.library, name);
+	void *other = f == NULL ? holder(name) : NULL;
+	if (other != NULL)
+		f = dlsym(other, name);
+	if (f == NULL) {
 		fprintf(stderr, "gorun: --profile: the program calls %s, which no library that it has loaded has\n", name);
 		abort();
 	}
@@ -255,13 +261,83 @@ static int64_t sums(const void *counts, int large, const void *types, int n) {
 
 static int in_place(const void *buf) { return buf == (void *)1 || buf == (void *)-1; }
 
+// fortran is where the program has called a function for Fortran, which calls one for C.
+static __thread const void *fortran __attribute__((tls_model("initial-exec")));
+
+// python is the interpreter, if this process is one.
+static struct {
+	int there;
+	int (*initialized)(void), (*ensure)(void), (*line)(void *);
+	void (*release)(int), (*drop)(void *);
+	void *(*state)(void), *(*frame)(void), *(*code)(void *), *(*attribute)(void *, const char *);
+	const char *(*text)(void *);
+} python;
+
+static void learn_python(void) {
+	python.initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized"), python.ensure = dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+	python.release = dlsym(RTLD_DEFAULT, "PyGILState_Release"), python.state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+	python.frame = dlsym(RTLD_DEFAULT, "PyEval_GetFrame"), python.line = dlsym(RTLD_DEFAULT, "PyFrame_GetLineNumber");
+	python.code = dlsym(RTLD_DEFAULT, "PyFrame_GetCode"); // from 3.9 on
+	python.attribute = dlsym(RTLD_DEFAULT, "PyObject_GetAttrString"), python.text = dlsym(RTLD_DEFAULT, "PyUnicode_AsUTF8");
+	python.drop = dlsym(RTLD_DEFAULT, "Py_DecRef");
+	python.there = python.initialized && python.ensure && python.release && python.state && python.frame && python.line && python.code && python.attribute && python.text && python.drop;
+}
+
+// python_site is the line of Python that calls; 0: there is none. mpi4py has given the interpreter's lock back, which is taken for that.
+static unsigned python_site(const char *op) {
+	if (!python.initialized() || python.state() == NULL)
+		return 0;
+	unsigned number = 0;
+	int held = python.ensure();
+	void *frame = python.frame(), *code = frame != NULL ? python.code(frame) : NULL;
+	if (code != NULL) {
+		int line = python.line(frame);
+		uint64_t key = ((uintptr_t)code * 31 + (uint64_t)line) * 0x9e3779b97f4a7c15ULL ^ (uintptr_t)op;
+		lock();
+		uint64_t *known = lookup(&record.sites, key);
+		number = known != NULL ? (unsigned)*known : 0;
+		unlock();
+		void *name = NULL, *file = NULL;
+		if (known == NULL && (name = python.attribute(code, "co_name")) != NULL && (file = python.attribute(code, "co_filename")) != NULL) {
+			const char *function = python.text(name), *source = python.text(file);
+			lock();
+			uint64_t *slot = function != NULL && source != NULL && (number = new_site(op, function, source, (unsigned long)line)) != 0 ? insert(&record.sites, key) : NULL;
+			if (slot != NULL)
+				*slot = number;
+			unlock();
+			if (slot != NULL)
+				code = NULL; // it stays, so that its address is that of no other one
+		}
+		if (name != NULL)
+			python.drop(name);
+		if (file != NULL)
+			python.drop(file);
+		if (code != NULL)
+			python.drop(code);
+	}
+	python.release(held);
+	return number;
+}
+
+// place_of is the site of a call that returns to caller.
+static inline unsigned place_of(const char *op, const void *caller) {
+	unsigned number = python.there ? python_site(op) : 0;
+	if (number == 0) {
+		lock();
+		number = site(op, fortran != NULL ? fortran : caller);
+		unlock();
+	}
+	return number;
+}
+
 // begin is the begin of a call, unless nobody wants to know. caller is where it returns to.
 static inline int begin(struct call *k, const char *op, const void *caller) {
 	if (__builtin_expect(record.head == NULL || inside, 0))
 		return 0;
 	inside = 1;
+	unsigned number = place_of(op, caller);
 	lock();
-	*k = (struct call){.e = {.start = now(), .site = (uint16_t)site(op, caller), .to = -1, .from = -1}};
+	*k = (struct call){.e = {.start = now(), .site = (uint16_t)number, .to = -1, .from = -1}};
 	record.head->since = k->e.start;
 	record.head->current = (uint64_t)k->e.site + 1;
 	unlock();
@@ -576,7 +652,8 @@ static void initialized(const char *op, const void *caller, int bad) {
 			fprintf(stderr, "gorun: rank %d: its calls are not recorded: %s\n", rank, strerror(errno));
 		return;
 	}
-	struct call k = {.e = {.start = first, .site = (uint16_t)site(op, caller), .to = -1, .from = -1}};
+	learn_python();
+	struct call k = {.e = {.start = first, .site = (uint16_t)place_of(op, caller), .to = -1, .from = -1}};
 	comm_of(mpi.world);
 	finish(&k);
 }
@@ -594,3 +671,17 @@ static void finalized(void) {
 		record.head = NULL;
 	}
 }
+
+// FORTRAN is an entry for Fortran, whose arguments are all words; what is behind the last of them is handed on, and nobody looks at it.
+#define FORTRAN(name) \
+	void name(intptr_t a, intptr_t b, intptr_t c, intptr_t d, intptr_t e, intptr_t f, intptr_t g, intptr_t h, intptr_t i, intptr_t j, \
+		intptr_t k, intptr_t l, intptr_t m, intptr_t n, intptr_t o, intptr_t p, intptr_t q, intptr_t r) { \
+		static void (*next)(intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, \
+			intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t, intptr_t); \
+		if (next == NULL) \
+			next = find(#name); \
+		const void *outer = fortran; \
+		fortran = inside ? outer : __builtin_return_address(0); \
+		next(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r); \
+		fortran = outer; \
+	}

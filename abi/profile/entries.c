@@ -14,6 +14,9 @@ static inline int in_Send(int p, const void *caller, const void *buf, int count,
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_send_)
+FORTRAN(mpi_send_f08_)
+FORTRAN(mpi_send_f08ts_)
 int MPI_Send(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Send(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 int PMPI_Send(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Send(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 
@@ -44,6 +47,9 @@ static inline int in_Bsend(int p, const void *caller, const void *buf, int count
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_bsend_)
+FORTRAN(mpi_bsend_f08_)
+FORTRAN(mpi_bsend_f08ts_)
 int MPI_Bsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Bsend(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 int PMPI_Bsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Bsend(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 
@@ -74,6 +80,9 @@ static inline int in_Ssend(int p, const void *caller, const void *buf, int count
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ssend_)
+FORTRAN(mpi_ssend_f08_)
+FORTRAN(mpi_ssend_f08ts_)
 int MPI_Ssend(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Ssend(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 int PMPI_Ssend(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Ssend(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 
@@ -104,6 +113,9 @@ static inline int in_Rsend(int p, const void *caller, const void *buf, int count
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_rsend_)
+FORTRAN(mpi_rsend_f08_)
+FORTRAN(mpi_rsend_f08ts_)
 int MPI_Rsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Rsend(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 int PMPI_Rsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm) { return in_Rsend(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm); }
 
@@ -134,6 +146,9 @@ static inline int in_Isend(int p, const void *caller, const void *buf, int count
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_isend_)
+FORTRAN(mpi_isend_f08_)
+FORTRAN(mpi_isend_f08ts_)
 int MPI_Isend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Isend(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Isend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Isend(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -164,6 +179,9 @@ static inline int in_Ibsend(int p, const void *caller, const void *buf, int coun
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ibsend_)
+FORTRAN(mpi_ibsend_f08_)
+FORTRAN(mpi_ibsend_f08ts_)
 int MPI_Ibsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Ibsend(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Ibsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Ibsend(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -194,6 +212,9 @@ static inline int in_Issend(int p, const void *caller, const void *buf, int coun
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_issend_)
+FORTRAN(mpi_issend_f08_)
+FORTRAN(mpi_issend_f08ts_)
 int MPI_Issend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Issend(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Issend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Issend(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -224,6 +245,9 @@ static inline int in_Irsend(int p, const void *caller, const void *buf, int coun
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_irsend_)
+FORTRAN(mpi_irsend_f08_)
+FORTRAN(mpi_irsend_f08ts_)
 int MPI_Irsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Irsend(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Irsend(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Irsend(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -259,6 +283,9 @@ static inline int in_Recv(int p, const void *caller, void *buf, int count, handl
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_recv_)
+FORTRAN(mpi_recv_f08_)
+FORTRAN(mpi_recv_f08ts_)
 int MPI_Recv(void *buf, int count, handle datatype, int source, int tag, handle comm, void *status) { return in_Recv(0, __builtin_return_address(0), buf, count, datatype, source, tag, comm, status); }
 int PMPI_Recv(void *buf, int count, handle datatype, int source, int tag, handle comm, void *status) { return in_Recv(1, __builtin_return_address(0), buf, count, datatype, source, tag, comm, status); }
 
@@ -300,6 +327,9 @@ static inline int in_Sendrecv(int p, const void *caller, const void *sendbuf, in
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_sendrecv_)
+FORTRAN(mpi_sendrecv_f08_)
+FORTRAN(mpi_sendrecv_f08ts_)
 int MPI_Sendrecv(const void *sendbuf, int sendcount, handle sendtype, int dest, int sendtag, void *recvbuf, int recvcount, handle recvtype, int source, int recvtag, handle comm, void *status) { return in_Sendrecv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status); }
 int PMPI_Sendrecv(const void *sendbuf, int sendcount, handle sendtype, int dest, int sendtag, void *recvbuf, int recvcount, handle recvtype, int source, int recvtag, handle comm, void *status) { return in_Sendrecv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status); }
 
@@ -342,6 +372,9 @@ static inline int in_Sendrecv_replace(int p, const void *caller, void *buf, int 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_sendrecv_replace_)
+FORTRAN(mpi_sendrecv_replace_f08_)
+FORTRAN(mpi_sendrecv_replace_f08ts_)
 int MPI_Sendrecv_replace(void *buf, int count, handle datatype, int dest, int sendtag, int source, int recvtag, handle comm, void *status) { return in_Sendrecv_replace(0, __builtin_return_address(0), buf, count, datatype, dest, sendtag, source, recvtag, comm, status); }
 int PMPI_Sendrecv_replace(void *buf, int count, handle datatype, int dest, int sendtag, int source, int recvtag, handle comm, void *status) { return in_Sendrecv_replace(1, __builtin_return_address(0), buf, count, datatype, dest, sendtag, source, recvtag, comm, status); }
 
@@ -381,6 +414,9 @@ static inline int in_Isendrecv(int p, const void *caller, const void *sendbuf, i
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_isendrecv_)
+FORTRAN(mpi_isendrecv_f08_)
+FORTRAN(mpi_isendrecv_f08ts_)
 int MPI_Isendrecv(const void *sendbuf, int sendcount, handle sendtype, int dest, int sendtag, void *recvbuf, int recvcount, handle recvtype, int source, int recvtag, handle comm, void *request) { return in_Isendrecv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request); }
 int PMPI_Isendrecv(const void *sendbuf, int sendcount, handle sendtype, int dest, int sendtag, void *recvbuf, int recvcount, handle recvtype, int source, int recvtag, handle comm, void *request) { return in_Isendrecv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request); }
 
@@ -417,6 +453,9 @@ static inline int in_Isendrecv_replace(int p, const void *caller, void *buf, int
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_isendrecv_replace_)
+FORTRAN(mpi_isendrecv_replace_f08_)
+FORTRAN(mpi_isendrecv_replace_f08ts_)
 int MPI_Isendrecv_replace(void *buf, int count, handle datatype, int dest, int sendtag, int source, int recvtag, handle comm, void *request) { return in_Isendrecv_replace(0, __builtin_return_address(0), buf, count, datatype, dest, sendtag, source, recvtag, comm, request); }
 int PMPI_Isendrecv_replace(void *buf, int count, handle datatype, int dest, int sendtag, int source, int recvtag, handle comm, void *request) { return in_Isendrecv_replace(1, __builtin_return_address(0), buf, count, datatype, dest, sendtag, source, recvtag, comm, request); }
 
@@ -452,6 +491,9 @@ static inline int in_Irecv(int p, const void *caller, void *buf, int count, hand
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_irecv_)
+FORTRAN(mpi_irecv_f08_)
+FORTRAN(mpi_irecv_f08ts_)
 int MPI_Irecv(void *buf, int count, handle datatype, int source, int tag, handle comm, void *request) { return in_Irecv(0, __builtin_return_address(0), buf, count, datatype, source, tag, comm, request); }
 int PMPI_Irecv(void *buf, int count, handle datatype, int source, int tag, handle comm, void *request) { return in_Irecv(1, __builtin_return_address(0), buf, count, datatype, source, tag, comm, request); }
 
@@ -483,6 +525,9 @@ static inline int in_Probe(int p, const void *caller, int source, int tag, handl
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_probe_)
+FORTRAN(mpi_probe_f08_)
+FORTRAN(mpi_probe_f08ts_)
 int MPI_Probe(int source, int tag, handle comm, void *status) { return in_Probe(0, __builtin_return_address(0), source, tag, comm, status); }
 int PMPI_Probe(int source, int tag, handle comm, void *status) { return in_Probe(1, __builtin_return_address(0), source, tag, comm, status); }
 
@@ -497,6 +542,9 @@ static inline int in_Iprobe(int p, const void *caller, int source, int tag, hand
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iprobe_)
+FORTRAN(mpi_iprobe_f08_)
+FORTRAN(mpi_iprobe_f08ts_)
 int MPI_Iprobe(int source, int tag, handle comm, int *flag, void *status) { return in_Iprobe(0, __builtin_return_address(0), source, tag, comm, flag, status); }
 int PMPI_Iprobe(int source, int tag, handle comm, int *flag, void *status) { return in_Iprobe(1, __builtin_return_address(0), source, tag, comm, flag, status); }
 
@@ -514,6 +562,9 @@ static inline int in_Mprobe(int p, const void *caller, int source, int tag, hand
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_mprobe_)
+FORTRAN(mpi_mprobe_f08_)
+FORTRAN(mpi_mprobe_f08ts_)
 int MPI_Mprobe(int source, int tag, handle comm, void *message, void *status) { return in_Mprobe(0, __builtin_return_address(0), source, tag, comm, message, status); }
 int PMPI_Mprobe(int source, int tag, handle comm, void *message, void *status) { return in_Mprobe(1, __builtin_return_address(0), source, tag, comm, message, status); }
 
@@ -531,6 +582,9 @@ static inline int in_Improbe(int p, const void *caller, int source, int tag, han
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_improbe_)
+FORTRAN(mpi_improbe_f08_)
+FORTRAN(mpi_improbe_f08ts_)
 int MPI_Improbe(int source, int tag, handle comm, int *flag, void *message, void *status) { return in_Improbe(0, __builtin_return_address(0), source, tag, comm, flag, message, status); }
 int PMPI_Improbe(int source, int tag, handle comm, int *flag, void *message, void *status) { return in_Improbe(1, __builtin_return_address(0), source, tag, comm, flag, message, status); }
 
@@ -554,6 +608,9 @@ static inline int in_Mrecv(int p, const void *caller, void *buf, int count, hand
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_mrecv_)
+FORTRAN(mpi_mrecv_f08_)
+FORTRAN(mpi_mrecv_f08ts_)
 int MPI_Mrecv(void *buf, int count, handle datatype, void *message, void *status) { return in_Mrecv(0, __builtin_return_address(0), buf, count, datatype, message, status); }
 int PMPI_Mrecv(void *buf, int count, handle datatype, void *message, void *status) { return in_Mrecv(1, __builtin_return_address(0), buf, count, datatype, message, status); }
 
@@ -597,6 +654,9 @@ static inline int in_Imrecv(int p, const void *caller, void *buf, int count, han
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_imrecv_)
+FORTRAN(mpi_imrecv_f08_)
+FORTRAN(mpi_imrecv_f08ts_)
 int MPI_Imrecv(void *buf, int count, handle datatype, void *message, void *request) { return in_Imrecv(0, __builtin_return_address(0), buf, count, datatype, message, request); }
 int PMPI_Imrecv(void *buf, int count, handle datatype, void *message, void *request) { return in_Imrecv(1, __builtin_return_address(0), buf, count, datatype, message, request); }
 
@@ -634,6 +694,9 @@ static inline int in_Send_init(int p, const void *caller, const void *buf, int c
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_send_init_)
+FORTRAN(mpi_send_init_f08_)
+FORTRAN(mpi_send_init_f08ts_)
 int MPI_Send_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Send_init(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Send_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Send_init(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -668,6 +731,9 @@ static inline int in_Bsend_init(int p, const void *caller, const void *buf, int 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_bsend_init_)
+FORTRAN(mpi_bsend_init_f08_)
+FORTRAN(mpi_bsend_init_f08ts_)
 int MPI_Bsend_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Bsend_init(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Bsend_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Bsend_init(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -702,6 +768,9 @@ static inline int in_Ssend_init(int p, const void *caller, const void *buf, int 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ssend_init_)
+FORTRAN(mpi_ssend_init_f08_)
+FORTRAN(mpi_ssend_init_f08ts_)
 int MPI_Ssend_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Ssend_init(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Ssend_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Ssend_init(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -736,6 +805,9 @@ static inline int in_Rsend_init(int p, const void *caller, const void *buf, int 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_rsend_init_)
+FORTRAN(mpi_rsend_init_f08_)
+FORTRAN(mpi_rsend_init_f08ts_)
 int MPI_Rsend_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Rsend_init(0, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 int PMPI_Rsend_init(const void *buf, int count, handle datatype, int dest, int tag, handle comm, void *request) { return in_Rsend_init(1, __builtin_return_address(0), buf, count, datatype, dest, tag, comm, request); }
 
@@ -770,6 +842,9 @@ static inline int in_Recv_init(int p, const void *caller, void *buf, int count, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_recv_init_)
+FORTRAN(mpi_recv_init_f08_)
+FORTRAN(mpi_recv_init_f08ts_)
 int MPI_Recv_init(void *buf, int count, handle datatype, int source, int tag, handle comm, void *request) { return in_Recv_init(0, __builtin_return_address(0), buf, count, datatype, source, tag, comm, request); }
 int PMPI_Recv_init(void *buf, int count, handle datatype, int source, int tag, handle comm, void *request) { return in_Recv_init(1, __builtin_return_address(0), buf, count, datatype, source, tag, comm, request); }
 
@@ -802,6 +877,9 @@ static inline int in_Start(int p, const void *caller, void *request) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_start_)
+FORTRAN(mpi_start_f08_)
+FORTRAN(mpi_start_f08ts_)
 int MPI_Start(void *request) { return in_Start(0, __builtin_return_address(0), request); }
 int PMPI_Start(void *request) { return in_Start(1, __builtin_return_address(0), request); }
 
@@ -817,6 +895,9 @@ static inline int in_Startall(int p, const void *caller, int count, void *array_
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_startall_)
+FORTRAN(mpi_startall_f08_)
+FORTRAN(mpi_startall_f08ts_)
 int MPI_Startall(int count, void *array_of_requests) { return in_Startall(0, __builtin_return_address(0), count, array_of_requests); }
 int PMPI_Startall(int count, void *array_of_requests) { return in_Startall(1, __builtin_return_address(0), count, array_of_requests); }
 
@@ -840,6 +921,9 @@ static inline int in_Wait(int p, const void *caller, void *request, void *status
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_wait_)
+FORTRAN(mpi_wait_f08_)
+FORTRAN(mpi_wait_f08ts_)
 int MPI_Wait(void *request, void *status) { return in_Wait(0, __builtin_return_address(0), request, status); }
 int PMPI_Wait(void *request, void *status) { return in_Wait(1, __builtin_return_address(0), request, status); }
 
@@ -863,6 +947,9 @@ static inline int in_Test(int p, const void *caller, void *request, int *flag, v
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_test_)
+FORTRAN(mpi_test_f08_)
+FORTRAN(mpi_test_f08ts_)
 int MPI_Test(void *request, int *flag, void *status) { return in_Test(0, __builtin_return_address(0), request, flag, status); }
 int PMPI_Test(void *request, int *flag, void *status) { return in_Test(1, __builtin_return_address(0), request, flag, status); }
 
@@ -886,6 +973,9 @@ static inline int in_Waitany(int p, const void *caller, int count, void *array_o
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_waitany_)
+FORTRAN(mpi_waitany_f08_)
+FORTRAN(mpi_waitany_f08ts_)
 int MPI_Waitany(int count, void *array_of_requests, int *indx, void *status) { return in_Waitany(0, __builtin_return_address(0), count, array_of_requests, indx, status); }
 int PMPI_Waitany(int count, void *array_of_requests, int *indx, void *status) { return in_Waitany(1, __builtin_return_address(0), count, array_of_requests, indx, status); }
 
@@ -909,6 +999,9 @@ static inline int in_Testany(int p, const void *caller, int count, void *array_o
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_testany_)
+FORTRAN(mpi_testany_f08_)
+FORTRAN(mpi_testany_f08ts_)
 int MPI_Testany(int count, void *array_of_requests, int *indx, int *flag, void *status) { return in_Testany(0, __builtin_return_address(0), count, array_of_requests, indx, flag, status); }
 int PMPI_Testany(int count, void *array_of_requests, int *indx, int *flag, void *status) { return in_Testany(1, __builtin_return_address(0), count, array_of_requests, indx, flag, status); }
 
@@ -932,6 +1025,9 @@ static inline int in_Waitall(int p, const void *caller, int count, void *array_o
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_waitall_)
+FORTRAN(mpi_waitall_f08_)
+FORTRAN(mpi_waitall_f08ts_)
 int MPI_Waitall(int count, void *array_of_requests, void *array_of_statuses) { return in_Waitall(0, __builtin_return_address(0), count, array_of_requests, array_of_statuses); }
 int PMPI_Waitall(int count, void *array_of_requests, void *array_of_statuses) { return in_Waitall(1, __builtin_return_address(0), count, array_of_requests, array_of_statuses); }
 
@@ -955,6 +1051,9 @@ static inline int in_Testall(int p, const void *caller, int count, void *array_o
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_testall_)
+FORTRAN(mpi_testall_f08_)
+FORTRAN(mpi_testall_f08ts_)
 int MPI_Testall(int count, void *array_of_requests, int *flag, void *array_of_statuses) { return in_Testall(0, __builtin_return_address(0), count, array_of_requests, flag, array_of_statuses); }
 int PMPI_Testall(int count, void *array_of_requests, int *flag, void *array_of_statuses) { return in_Testall(1, __builtin_return_address(0), count, array_of_requests, flag, array_of_statuses); }
 
@@ -978,6 +1077,9 @@ static inline int in_Waitsome(int p, const void *caller, int incount, void *arra
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_waitsome_)
+FORTRAN(mpi_waitsome_f08_)
+FORTRAN(mpi_waitsome_f08ts_)
 int MPI_Waitsome(int incount, void *array_of_requests, int *outcount, int array_of_indices[], void *array_of_statuses) { return in_Waitsome(0, __builtin_return_address(0), incount, array_of_requests, outcount, array_of_indices, array_of_statuses); }
 int PMPI_Waitsome(int incount, void *array_of_requests, int *outcount, int array_of_indices[], void *array_of_statuses) { return in_Waitsome(1, __builtin_return_address(0), incount, array_of_requests, outcount, array_of_indices, array_of_statuses); }
 
@@ -1001,6 +1103,9 @@ static inline int in_Testsome(int p, const void *caller, int incount, void *arra
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_testsome_)
+FORTRAN(mpi_testsome_f08_)
+FORTRAN(mpi_testsome_f08ts_)
 int MPI_Testsome(int incount, void *array_of_requests, int *outcount, int array_of_indices[], void *array_of_statuses) { return in_Testsome(0, __builtin_return_address(0), incount, array_of_requests, outcount, array_of_indices, array_of_statuses); }
 int PMPI_Testsome(int incount, void *array_of_requests, int *outcount, int array_of_indices[], void *array_of_statuses) { return in_Testsome(1, __builtin_return_address(0), incount, array_of_requests, outcount, array_of_indices, array_of_statuses); }
 
@@ -1016,6 +1121,9 @@ static inline int in_Cancel(int p, const void *caller, void *request) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_cancel_)
+FORTRAN(mpi_cancel_f08_)
+FORTRAN(mpi_cancel_f08ts_)
 int MPI_Cancel(void *request) { return in_Cancel(0, __builtin_return_address(0), request); }
 int PMPI_Cancel(void *request) { return in_Cancel(1, __builtin_return_address(0), request); }
 
@@ -1031,6 +1139,9 @@ static inline int in_Request_free(int p, const void *caller, void *request) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_request_free_)
+FORTRAN(mpi_request_free_f08_)
+FORTRAN(mpi_request_free_f08ts_)
 int MPI_Request_free(void *request) { return in_Request_free(0, __builtin_return_address(0), request); }
 int PMPI_Request_free(void *request) { return in_Request_free(1, __builtin_return_address(0), request); }
 
@@ -1047,6 +1158,9 @@ static inline int in_Barrier(int p, const void *caller, handle comm) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_barrier_)
+FORTRAN(mpi_barrier_f08_)
+FORTRAN(mpi_barrier_f08ts_)
 int MPI_Barrier(handle comm) { return in_Barrier(0, __builtin_return_address(0), comm); }
 int PMPI_Barrier(handle comm) { return in_Barrier(1, __builtin_return_address(0), comm); }
 
@@ -1063,6 +1177,9 @@ static inline int in_Ibarrier(int p, const void *caller, handle comm, void *requ
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ibarrier_)
+FORTRAN(mpi_ibarrier_f08_)
+FORTRAN(mpi_ibarrier_f08ts_)
 int MPI_Ibarrier(handle comm, void *request) { return in_Ibarrier(0, __builtin_return_address(0), comm, request); }
 int PMPI_Ibarrier(handle comm, void *request) { return in_Ibarrier(1, __builtin_return_address(0), comm, request); }
 
@@ -1081,6 +1198,9 @@ static inline int in_Bcast(int p, const void *caller, void *buffer, int count, h
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_bcast_)
+FORTRAN(mpi_bcast_f08_)
+FORTRAN(mpi_bcast_f08ts_)
 int MPI_Bcast(void *buffer, int count, handle datatype, int root, handle comm) { return in_Bcast(0, __builtin_return_address(0), buffer, count, datatype, root, comm); }
 int PMPI_Bcast(void *buffer, int count, handle datatype, int root, handle comm) { return in_Bcast(1, __builtin_return_address(0), buffer, count, datatype, root, comm); }
 
@@ -1117,6 +1237,9 @@ static inline int in_Ibcast(int p, const void *caller, void *buffer, int count, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ibcast_)
+FORTRAN(mpi_ibcast_f08_)
+FORTRAN(mpi_ibcast_f08ts_)
 int MPI_Ibcast(void *buffer, int count, handle datatype, int root, handle comm, void *request) { return in_Ibcast(0, __builtin_return_address(0), buffer, count, datatype, root, comm, request); }
 int PMPI_Ibcast(void *buffer, int count, handle datatype, int root, handle comm, void *request) { return in_Ibcast(1, __builtin_return_address(0), buffer, count, datatype, root, comm, request); }
 
@@ -1153,6 +1276,9 @@ static inline int in_Reduce(int p, const void *caller, const void *sendbuf, void
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_reduce_)
+FORTRAN(mpi_reduce_f08_)
+FORTRAN(mpi_reduce_f08ts_)
 int MPI_Reduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, int root, handle comm) { return in_Reduce(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, root, comm); }
 int PMPI_Reduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, int root, handle comm) { return in_Reduce(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, root, comm); }
 
@@ -1189,6 +1315,9 @@ static inline int in_Ireduce(int p, const void *caller, const void *sendbuf, voi
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ireduce_)
+FORTRAN(mpi_ireduce_f08_)
+FORTRAN(mpi_ireduce_f08ts_)
 int MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, int root, handle comm, void *request) { return in_Ireduce(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, root, comm, request); }
 int PMPI_Ireduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, int root, handle comm, void *request) { return in_Ireduce(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, root, comm, request); }
 
@@ -1225,6 +1354,9 @@ static inline int in_Allreduce(int p, const void *caller, const void *sendbuf, v
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_allreduce_)
+FORTRAN(mpi_allreduce_f08_)
+FORTRAN(mpi_allreduce_f08ts_)
 int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm) { return in_Allreduce(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm); }
 int PMPI_Allreduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm) { return in_Allreduce(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm); }
 
@@ -1261,6 +1393,9 @@ static inline int in_Iallreduce(int p, const void *caller, const void *sendbuf, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iallreduce_)
+FORTRAN(mpi_iallreduce_f08_)
+FORTRAN(mpi_iallreduce_f08ts_)
 int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm, void *request) { return in_Iallreduce(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm, request); }
 int PMPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm, void *request) { return in_Iallreduce(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm, request); }
 
@@ -1297,6 +1432,9 @@ static inline int in_Scan(int p, const void *caller, const void *sendbuf, void *
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_scan_)
+FORTRAN(mpi_scan_f08_)
+FORTRAN(mpi_scan_f08ts_)
 int MPI_Scan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm) { return in_Scan(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm); }
 int PMPI_Scan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm) { return in_Scan(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm); }
 
@@ -1333,6 +1471,9 @@ static inline int in_Iscan(int p, const void *caller, const void *sendbuf, void 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iscan_)
+FORTRAN(mpi_iscan_f08_)
+FORTRAN(mpi_iscan_f08ts_)
 int MPI_Iscan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm, void *request) { return in_Iscan(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm, request); }
 int PMPI_Iscan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm, void *request) { return in_Iscan(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm, request); }
 
@@ -1369,6 +1510,9 @@ static inline int in_Exscan(int p, const void *caller, const void *sendbuf, void
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_exscan_)
+FORTRAN(mpi_exscan_f08_)
+FORTRAN(mpi_exscan_f08ts_)
 int MPI_Exscan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm) { return in_Exscan(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm); }
 int PMPI_Exscan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm) { return in_Exscan(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm); }
 
@@ -1405,6 +1549,9 @@ static inline int in_Iexscan(int p, const void *caller, const void *sendbuf, voi
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iexscan_)
+FORTRAN(mpi_iexscan_f08_)
+FORTRAN(mpi_iexscan_f08ts_)
 int MPI_Iexscan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm, void *request) { return in_Iexscan(0, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm, request); }
 int PMPI_Iexscan(const void *sendbuf, void *recvbuf, int count, handle datatype, handle op, handle comm, void *request) { return in_Iexscan(1, __builtin_return_address(0), sendbuf, recvbuf, count, datatype, op, comm, request); }
 
@@ -1442,6 +1589,9 @@ static inline int in_Reduce_scatter(int p, const void *caller, const void *sendb
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_reduce_scatter_)
+FORTRAN(mpi_reduce_scatter_f08_)
+FORTRAN(mpi_reduce_scatter_f08ts_)
 int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], handle datatype, handle op, handle comm) { return in_Reduce_scatter(0, __builtin_return_address(0), sendbuf, recvbuf, recvcounts, datatype, op, comm); }
 int PMPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], handle datatype, handle op, handle comm) { return in_Reduce_scatter(1, __builtin_return_address(0), sendbuf, recvbuf, recvcounts, datatype, op, comm); }
 
@@ -1480,6 +1630,9 @@ static inline int in_Ireduce_scatter(int p, const void *caller, const void *send
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ireduce_scatter_)
+FORTRAN(mpi_ireduce_scatter_f08_)
+FORTRAN(mpi_ireduce_scatter_f08ts_)
 int MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], handle datatype, handle op, handle comm, void *request) { return in_Ireduce_scatter(0, __builtin_return_address(0), sendbuf, recvbuf, recvcounts, datatype, op, comm, request); }
 int PMPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], handle datatype, handle op, handle comm, void *request) { return in_Ireduce_scatter(1, __builtin_return_address(0), sendbuf, recvbuf, recvcounts, datatype, op, comm, request); }
 
@@ -1517,6 +1670,9 @@ static inline int in_Reduce_scatter_block(int p, const void *caller, const void 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_reduce_scatter_block_)
+FORTRAN(mpi_reduce_scatter_block_f08_)
+FORTRAN(mpi_reduce_scatter_block_f08ts_)
 int MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, handle datatype, handle op, handle comm) { return in_Reduce_scatter_block(0, __builtin_return_address(0), sendbuf, recvbuf, recvcount, datatype, op, comm); }
 int PMPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, handle datatype, handle op, handle comm) { return in_Reduce_scatter_block(1, __builtin_return_address(0), sendbuf, recvbuf, recvcount, datatype, op, comm); }
 
@@ -1553,6 +1709,9 @@ static inline int in_Ireduce_scatter_block(int p, const void *caller, const void
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ireduce_scatter_block_)
+FORTRAN(mpi_ireduce_scatter_block_f08_)
+FORTRAN(mpi_ireduce_scatter_block_f08ts_)
 int MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, handle datatype, handle op, handle comm, void *request) { return in_Ireduce_scatter_block(0, __builtin_return_address(0), sendbuf, recvbuf, recvcount, datatype, op, comm, request); }
 int PMPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, handle datatype, handle op, handle comm, void *request) { return in_Ireduce_scatter_block(1, __builtin_return_address(0), sendbuf, recvbuf, recvcount, datatype, op, comm, request); }
 
@@ -1588,6 +1747,9 @@ static inline int in_Gather(int p, const void *caller, const void *sendbuf, int 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_gather_)
+FORTRAN(mpi_gather_f08_)
+FORTRAN(mpi_gather_f08ts_)
 int MPI_Gather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm) { return in_Gather(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 int PMPI_Gather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm) { return in_Gather(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 
@@ -1622,6 +1784,9 @@ static inline int in_Igather(int p, const void *caller, const void *sendbuf, int
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_igather_)
+FORTRAN(mpi_igather_f08_)
+FORTRAN(mpi_igather_f08ts_)
 int MPI_Igather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm, void *request) { return in_Igather(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
 int PMPI_Igather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm, void *request) { return in_Igather(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
 
@@ -1657,6 +1822,9 @@ static inline int in_Gatherv(int p, const void *caller, const void *sendbuf, int
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_gatherv_)
+FORTRAN(mpi_gatherv_f08_)
+FORTRAN(mpi_gatherv_f08ts_)
 int MPI_Gatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, int root, handle comm) { return in_Gatherv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm); }
 int PMPI_Gatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, int root, handle comm) { return in_Gatherv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm); }
 
@@ -1693,6 +1861,9 @@ static inline int in_Igatherv(int p, const void *caller, const void *sendbuf, in
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_igatherv_)
+FORTRAN(mpi_igatherv_f08_)
+FORTRAN(mpi_igatherv_f08ts_)
 int MPI_Igatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, int root, handle comm, void *request) { return in_Igatherv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request); }
 int PMPI_Igatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, int root, handle comm, void *request) { return in_Igatherv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request); }
 
@@ -1728,6 +1899,9 @@ static inline int in_Scatter(int p, const void *caller, const void *sendbuf, int
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_scatter_)
+FORTRAN(mpi_scatter_f08_)
+FORTRAN(mpi_scatter_f08ts_)
 int MPI_Scatter(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm) { return in_Scatter(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 int PMPI_Scatter(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm) { return in_Scatter(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 
@@ -1762,6 +1936,9 @@ static inline int in_Iscatter(int p, const void *caller, const void *sendbuf, in
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iscatter_)
+FORTRAN(mpi_iscatter_f08_)
+FORTRAN(mpi_iscatter_f08ts_)
 int MPI_Iscatter(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm, void *request) { return in_Iscatter(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
 int PMPI_Iscatter(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm, void *request) { return in_Iscatter(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
 
@@ -1797,6 +1974,9 @@ static inline int in_Scatterv(int p, const void *caller, const void *sendbuf, co
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_scatterv_)
+FORTRAN(mpi_scatterv_f08_)
+FORTRAN(mpi_scatterv_f08ts_)
 int MPI_Scatterv(const void *sendbuf, const int sendcounts[], const int displs[], handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm) { return in_Scatterv(0, __builtin_return_address(0), sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 int PMPI_Scatterv(const void *sendbuf, const int sendcounts[], const int displs[], handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm) { return in_Scatterv(1, __builtin_return_address(0), sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 
@@ -1833,6 +2013,9 @@ static inline int in_Iscatterv(int p, const void *caller, const void *sendbuf, c
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iscatterv_)
+FORTRAN(mpi_iscatterv_f08_)
+FORTRAN(mpi_iscatterv_f08ts_)
 int MPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[], handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm, void *request) { return in_Iscatterv(0, __builtin_return_address(0), sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
 int PMPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[], handle sendtype, void *recvbuf, int recvcount, handle recvtype, int root, handle comm, void *request) { return in_Iscatterv(1, __builtin_return_address(0), sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
 
@@ -1869,6 +2052,9 @@ static inline int in_Allgather(int p, const void *caller, const void *sendbuf, i
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_allgather_)
+FORTRAN(mpi_allgather_f08_)
+FORTRAN(mpi_allgather_f08ts_)
 int MPI_Allgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Allgather(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 int PMPI_Allgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Allgather(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 
@@ -1905,6 +2091,9 @@ static inline int in_Iallgather(int p, const void *caller, const void *sendbuf, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iallgather_)
+FORTRAN(mpi_iallgather_f08_)
+FORTRAN(mpi_iallgather_f08ts_)
 int MPI_Iallgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Iallgather(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 int PMPI_Iallgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Iallgather(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 
@@ -1942,6 +2131,9 @@ static inline int in_Allgatherv(int p, const void *caller, const void *sendbuf, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_allgatherv_)
+FORTRAN(mpi_allgatherv_f08_)
+FORTRAN(mpi_allgatherv_f08ts_)
 int MPI_Allgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm) { return in_Allgatherv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
 int PMPI_Allgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm) { return in_Allgatherv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
 
@@ -1980,6 +2172,9 @@ static inline int in_Iallgatherv(int p, const void *caller, const void *sendbuf,
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_iallgatherv_)
+FORTRAN(mpi_iallgatherv_f08_)
+FORTRAN(mpi_iallgatherv_f08ts_)
 int MPI_Iallgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm, void *request) { return in_Iallgatherv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
 int PMPI_Iallgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm, void *request) { return in_Iallgatherv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
 
@@ -2017,6 +2212,9 @@ static inline int in_Alltoall(int p, const void *caller, const void *sendbuf, in
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_alltoall_)
+FORTRAN(mpi_alltoall_f08_)
+FORTRAN(mpi_alltoall_f08ts_)
 int MPI_Alltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Alltoall(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 int PMPI_Alltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Alltoall(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 
@@ -2053,6 +2251,9 @@ static inline int in_Ialltoall(int p, const void *caller, const void *sendbuf, i
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ialltoall_)
+FORTRAN(mpi_ialltoall_f08_)
+FORTRAN(mpi_ialltoall_f08ts_)
 int MPI_Ialltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Ialltoall(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 int PMPI_Ialltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Ialltoall(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 
@@ -2091,6 +2292,9 @@ static inline int in_Alltoallv(int p, const void *caller, const void *sendbuf, c
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_alltoallv_)
+FORTRAN(mpi_alltoallv_f08_)
+FORTRAN(mpi_alltoallv_f08ts_)
 int MPI_Alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm) { return in_Alltoallv(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
 int PMPI_Alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm) { return in_Alltoallv(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
 
@@ -2131,6 +2335,9 @@ static inline int in_Ialltoallv(int p, const void *caller, const void *sendbuf, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ialltoallv_)
+FORTRAN(mpi_ialltoallv_f08_)
+FORTRAN(mpi_ialltoallv_f08ts_)
 int MPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm, void *request) { return in_Ialltoallv(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
 int PMPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm, void *request) { return in_Ialltoallv(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
 
@@ -2170,6 +2377,9 @@ static inline int in_Alltoallw(int p, const void *caller, const void *sendbuf, c
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_alltoallw_)
+FORTRAN(mpi_alltoallw_f08_)
+FORTRAN(mpi_alltoallw_f08ts_)
 int MPI_Alltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const int rdispls[], void *recvtypes, handle comm) { return in_Alltoallw(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
 int PMPI_Alltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const int rdispls[], void *recvtypes, handle comm) { return in_Alltoallw(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
 
@@ -2208,6 +2418,9 @@ static inline int in_Ialltoallw(int p, const void *caller, const void *sendbuf, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ialltoallw_)
+FORTRAN(mpi_ialltoallw_f08_)
+FORTRAN(mpi_ialltoallw_f08ts_)
 int MPI_Ialltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const int rdispls[], void *recvtypes, handle comm, void *request) { return in_Ialltoallw(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
 int PMPI_Ialltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const int rdispls[], void *recvtypes, handle comm, void *request) { return in_Ialltoallw(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
 
@@ -2241,6 +2454,9 @@ static inline int in_Neighbor_allgather(int p, const void *caller, const void *s
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_neighbor_allgather_)
+FORTRAN(mpi_neighbor_allgather_f08_)
+FORTRAN(mpi_neighbor_allgather_f08ts_)
 int MPI_Neighbor_allgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Neighbor_allgather(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 int PMPI_Neighbor_allgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Neighbor_allgather(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 
@@ -2269,6 +2485,9 @@ static inline int in_Neighbor_allgatherv(int p, const void *caller, const void *
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_neighbor_allgatherv_)
+FORTRAN(mpi_neighbor_allgatherv_f08_)
+FORTRAN(mpi_neighbor_allgatherv_f08ts_)
 int MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm) { return in_Neighbor_allgatherv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
 int PMPI_Neighbor_allgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm) { return in_Neighbor_allgatherv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
 
@@ -2297,6 +2516,9 @@ static inline int in_Neighbor_alltoall(int p, const void *caller, const void *se
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_neighbor_alltoall_)
+FORTRAN(mpi_neighbor_alltoall_f08_)
+FORTRAN(mpi_neighbor_alltoall_f08ts_)
 int MPI_Neighbor_alltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Neighbor_alltoall(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 int PMPI_Neighbor_alltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm) { return in_Neighbor_alltoall(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 
@@ -2325,6 +2547,9 @@ static inline int in_Neighbor_alltoallv(int p, const void *caller, const void *s
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_neighbor_alltoallv_)
+FORTRAN(mpi_neighbor_alltoallv_f08_)
+FORTRAN(mpi_neighbor_alltoallv_f08ts_)
 int MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm) { return in_Neighbor_alltoallv(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
 int PMPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm) { return in_Neighbor_alltoallv(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
 
@@ -2353,6 +2578,9 @@ static inline int in_Neighbor_alltoallw(int p, const void *caller, const void *s
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_neighbor_alltoallw_)
+FORTRAN(mpi_neighbor_alltoallw_f08_)
+FORTRAN(mpi_neighbor_alltoallw_f08ts_)
 int MPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], void *recvtypes, handle comm) { return in_Neighbor_alltoallw(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
 int PMPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], void *recvtypes, handle comm) { return in_Neighbor_alltoallw(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
 
@@ -2381,6 +2609,9 @@ static inline int in_Ineighbor_allgather(int p, const void *caller, const void *
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ineighbor_allgather_)
+FORTRAN(mpi_ineighbor_allgather_f08_)
+FORTRAN(mpi_ineighbor_allgather_f08ts_)
 int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Ineighbor_allgather(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 int PMPI_Ineighbor_allgather(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Ineighbor_allgather(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 
@@ -2409,6 +2640,9 @@ static inline int in_Ineighbor_allgatherv(int p, const void *caller, const void 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ineighbor_allgatherv_)
+FORTRAN(mpi_ineighbor_allgatherv_f08_)
+FORTRAN(mpi_ineighbor_allgatherv_f08ts_)
 int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm, void *request) { return in_Ineighbor_allgatherv(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
 int PMPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, const int recvcounts[], const int displs[], handle recvtype, handle comm, void *request) { return in_Ineighbor_allgatherv(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
 
@@ -2437,6 +2671,9 @@ static inline int in_Ineighbor_alltoall(int p, const void *caller, const void *s
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ineighbor_alltoall_)
+FORTRAN(mpi_ineighbor_alltoall_f08_)
+FORTRAN(mpi_ineighbor_alltoall_f08ts_)
 int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Ineighbor_alltoall(0, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 int PMPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, handle sendtype, void *recvbuf, int recvcount, handle recvtype, handle comm, void *request) { return in_Ineighbor_alltoall(1, __builtin_return_address(0), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
 
@@ -2465,6 +2702,9 @@ static inline int in_Ineighbor_alltoallv(int p, const void *caller, const void *
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ineighbor_alltoallv_)
+FORTRAN(mpi_ineighbor_alltoallv_f08_)
+FORTRAN(mpi_ineighbor_alltoallv_f08ts_)
 int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm, void *request) { return in_Ineighbor_alltoallv(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
 int PMPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], handle sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], handle recvtype, handle comm, void *request) { return in_Ineighbor_alltoallv(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
 
@@ -2493,6 +2733,9 @@ static inline int in_Ineighbor_alltoallw(int p, const void *caller, const void *
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_ineighbor_alltoallw_)
+FORTRAN(mpi_ineighbor_alltoallw_f08_)
+FORTRAN(mpi_ineighbor_alltoallw_f08ts_)
 int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], void *recvtypes, handle comm, void *request) { return in_Ineighbor_alltoallw(0, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
 int PMPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], void *sendtypes, void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], void *recvtypes, handle comm, void *request) { return in_Ineighbor_alltoallw(1, __builtin_return_address(0), sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
 
@@ -2525,6 +2768,9 @@ static inline int in_Comm_dup(int p, const void *caller, handle comm, void *newc
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_dup_)
+FORTRAN(mpi_comm_dup_f08_)
+FORTRAN(mpi_comm_dup_f08ts_)
 int MPI_Comm_dup(handle comm, void *newcomm) { return in_Comm_dup(0, __builtin_return_address(0), comm, newcomm); }
 int PMPI_Comm_dup(handle comm, void *newcomm) { return in_Comm_dup(1, __builtin_return_address(0), comm, newcomm); }
 
@@ -2543,6 +2789,9 @@ static inline int in_Comm_dup_with_info(int p, const void *caller, handle comm, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_dup_with_info_)
+FORTRAN(mpi_comm_dup_with_info_f08_)
+FORTRAN(mpi_comm_dup_with_info_f08ts_)
 int MPI_Comm_dup_with_info(handle comm, handle info, void *newcomm) { return in_Comm_dup_with_info(0, __builtin_return_address(0), comm, info, newcomm); }
 int PMPI_Comm_dup_with_info(handle comm, handle info, void *newcomm) { return in_Comm_dup_with_info(1, __builtin_return_address(0), comm, info, newcomm); }
 
@@ -2561,6 +2810,9 @@ static inline int in_Comm_split(int p, const void *caller, handle comm, int colo
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_split_)
+FORTRAN(mpi_comm_split_f08_)
+FORTRAN(mpi_comm_split_f08ts_)
 int MPI_Comm_split(handle comm, int color, int key, void *newcomm) { return in_Comm_split(0, __builtin_return_address(0), comm, color, key, newcomm); }
 int PMPI_Comm_split(handle comm, int color, int key, void *newcomm) { return in_Comm_split(1, __builtin_return_address(0), comm, color, key, newcomm); }
 
@@ -2579,6 +2831,9 @@ static inline int in_Comm_split_type(int p, const void *caller, handle comm, int
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_split_type_)
+FORTRAN(mpi_comm_split_type_f08_)
+FORTRAN(mpi_comm_split_type_f08ts_)
 int MPI_Comm_split_type(handle comm, int split_type, int key, handle info, void *newcomm) { return in_Comm_split_type(0, __builtin_return_address(0), comm, split_type, key, info, newcomm); }
 int PMPI_Comm_split_type(handle comm, int split_type, int key, handle info, void *newcomm) { return in_Comm_split_type(1, __builtin_return_address(0), comm, split_type, key, info, newcomm); }
 
@@ -2597,6 +2852,9 @@ static inline int in_Comm_create(int p, const void *caller, handle comm, handle 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_create_)
+FORTRAN(mpi_comm_create_f08_)
+FORTRAN(mpi_comm_create_f08ts_)
 int MPI_Comm_create(handle comm, handle group, void *newcomm) { return in_Comm_create(0, __builtin_return_address(0), comm, group, newcomm); }
 int PMPI_Comm_create(handle comm, handle group, void *newcomm) { return in_Comm_create(1, __builtin_return_address(0), comm, group, newcomm); }
 
@@ -2615,6 +2873,9 @@ static inline int in_Cart_sub(int p, const void *caller, handle comm, const int 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_cart_sub_)
+FORTRAN(mpi_cart_sub_f08_)
+FORTRAN(mpi_cart_sub_f08ts_)
 int MPI_Cart_sub(handle comm, const int remain_dims[], void *newcomm) { return in_Cart_sub(0, __builtin_return_address(0), comm, remain_dims, newcomm); }
 int PMPI_Cart_sub(handle comm, const int remain_dims[], void *newcomm) { return in_Cart_sub(1, __builtin_return_address(0), comm, remain_dims, newcomm); }
 
@@ -2630,6 +2891,9 @@ static inline int in_Comm_idup(int p, const void *caller, handle comm, void *new
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_idup_)
+FORTRAN(mpi_comm_idup_f08_)
+FORTRAN(mpi_comm_idup_f08ts_)
 int MPI_Comm_idup(handle comm, void *newcomm, void *request) { return in_Comm_idup(0, __builtin_return_address(0), comm, newcomm, request); }
 int PMPI_Comm_idup(handle comm, void *newcomm, void *request) { return in_Comm_idup(1, __builtin_return_address(0), comm, newcomm, request); }
 
@@ -2645,6 +2909,9 @@ static inline int in_Comm_idup_with_info(int p, const void *caller, handle comm,
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_idup_with_info_)
+FORTRAN(mpi_comm_idup_with_info_f08_)
+FORTRAN(mpi_comm_idup_with_info_f08ts_)
 int MPI_Comm_idup_with_info(handle comm, handle info, void *newcomm, void *request) { return in_Comm_idup_with_info(0, __builtin_return_address(0), comm, info, newcomm, request); }
 int PMPI_Comm_idup_with_info(handle comm, handle info, void *newcomm, void *request) { return in_Comm_idup_with_info(1, __builtin_return_address(0), comm, info, newcomm, request); }
 
@@ -2660,6 +2927,9 @@ static inline int in_Comm_spawn(int p, const void *caller, const char *command, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_spawn_)
+FORTRAN(mpi_comm_spawn_f08_)
+FORTRAN(mpi_comm_spawn_f08ts_)
 int MPI_Comm_spawn(const char *command, char *argv[], int maxprocs, handle info, int root, handle comm, void *intercomm, int array_of_errcodes[]) { return in_Comm_spawn(0, __builtin_return_address(0), command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes); }
 int PMPI_Comm_spawn(const char *command, char *argv[], int maxprocs, handle info, int root, handle comm, void *intercomm, int array_of_errcodes[]) { return in_Comm_spawn(1, __builtin_return_address(0), command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes); }
 
@@ -2675,6 +2945,9 @@ static inline int in_Comm_spawn_multiple(int p, const void *caller, int count, c
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_spawn_multiple_)
+FORTRAN(mpi_comm_spawn_multiple_f08_)
+FORTRAN(mpi_comm_spawn_multiple_f08ts_)
 int MPI_Comm_spawn_multiple(int count, char *array_of_commands[], char **array_of_argv[], const int array_of_maxprocs[], void *array_of_info, int root, handle comm, void *intercomm, int array_of_errcodes[]) { return in_Comm_spawn_multiple(0, __builtin_return_address(0), count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes); }
 int PMPI_Comm_spawn_multiple(int count, char *array_of_commands[], char **array_of_argv[], const int array_of_maxprocs[], void *array_of_info, int root, handle comm, void *intercomm, int array_of_errcodes[]) { return in_Comm_spawn_multiple(1, __builtin_return_address(0), count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes); }
 
@@ -2690,6 +2963,9 @@ static inline int in_Comm_accept(int p, const void *caller, const char *port_nam
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_accept_)
+FORTRAN(mpi_comm_accept_f08_)
+FORTRAN(mpi_comm_accept_f08ts_)
 int MPI_Comm_accept(const char *port_name, handle info, int root, handle comm, void *newcomm) { return in_Comm_accept(0, __builtin_return_address(0), port_name, info, root, comm, newcomm); }
 int PMPI_Comm_accept(const char *port_name, handle info, int root, handle comm, void *newcomm) { return in_Comm_accept(1, __builtin_return_address(0), port_name, info, root, comm, newcomm); }
 
@@ -2705,6 +2981,9 @@ static inline int in_Comm_connect(int p, const void *caller, const char *port_na
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_connect_)
+FORTRAN(mpi_comm_connect_f08_)
+FORTRAN(mpi_comm_connect_f08ts_)
 int MPI_Comm_connect(const char *port_name, handle info, int root, handle comm, void *newcomm) { return in_Comm_connect(0, __builtin_return_address(0), port_name, info, root, comm, newcomm); }
 int PMPI_Comm_connect(const char *port_name, handle info, int root, handle comm, void *newcomm) { return in_Comm_connect(1, __builtin_return_address(0), port_name, info, root, comm, newcomm); }
 
@@ -2722,6 +3001,9 @@ static inline int in_Comm_create_group(int p, const void *caller, handle comm, h
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_create_group_)
+FORTRAN(mpi_comm_create_group_f08_)
+FORTRAN(mpi_comm_create_group_f08ts_)
 int MPI_Comm_create_group(handle comm, handle group, int tag, void *newcomm) { return in_Comm_create_group(0, __builtin_return_address(0), comm, group, tag, newcomm); }
 int PMPI_Comm_create_group(handle comm, handle group, int tag, void *newcomm) { return in_Comm_create_group(1, __builtin_return_address(0), comm, group, tag, newcomm); }
 
@@ -2740,6 +3022,9 @@ static inline int in_Cart_create(int p, const void *caller, handle comm_old, int
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_cart_create_)
+FORTRAN(mpi_cart_create_f08_)
+FORTRAN(mpi_cart_create_f08ts_)
 int MPI_Cart_create(handle comm_old, int ndims, const int dims[], const int periods[], int reorder, void *comm_cart) { return in_Cart_create(0, __builtin_return_address(0), comm_old, ndims, dims, periods, reorder, comm_cart); }
 int PMPI_Cart_create(handle comm_old, int ndims, const int dims[], const int periods[], int reorder, void *comm_cart) { return in_Cart_create(1, __builtin_return_address(0), comm_old, ndims, dims, periods, reorder, comm_cart); }
 
@@ -2758,6 +3043,9 @@ static inline int in_Graph_create(int p, const void *caller, handle comm_old, in
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_graph_create_)
+FORTRAN(mpi_graph_create_f08_)
+FORTRAN(mpi_graph_create_f08ts_)
 int MPI_Graph_create(handle comm_old, int nnodes, const int indx[], const int edges[], int reorder, void *comm_graph) { return in_Graph_create(0, __builtin_return_address(0), comm_old, nnodes, indx, edges, reorder, comm_graph); }
 int PMPI_Graph_create(handle comm_old, int nnodes, const int indx[], const int edges[], int reorder, void *comm_graph) { return in_Graph_create(1, __builtin_return_address(0), comm_old, nnodes, indx, edges, reorder, comm_graph); }
 
@@ -2776,6 +3064,9 @@ static inline int in_Dist_graph_create(int p, const void *caller, handle comm_ol
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_dist_graph_create_)
+FORTRAN(mpi_dist_graph_create_f08_)
+FORTRAN(mpi_dist_graph_create_f08ts_)
 int MPI_Dist_graph_create(handle comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], handle info, int reorder, void *comm_dist_graph) { return in_Dist_graph_create(0, __builtin_return_address(0), comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph); }
 int PMPI_Dist_graph_create(handle comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], handle info, int reorder, void *comm_dist_graph) { return in_Dist_graph_create(1, __builtin_return_address(0), comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph); }
 
@@ -2794,6 +3085,9 @@ static inline int in_Dist_graph_create_adjacent(int p, const void *caller, handl
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_dist_graph_create_adjacent_)
+FORTRAN(mpi_dist_graph_create_adjacent_f08_)
+FORTRAN(mpi_dist_graph_create_adjacent_f08ts_)
 int MPI_Dist_graph_create_adjacent(handle comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], handle info, int reorder, void *comm_dist_graph) { return in_Dist_graph_create_adjacent(0, __builtin_return_address(0), comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph); }
 int PMPI_Dist_graph_create_adjacent(handle comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], handle info, int reorder, void *comm_dist_graph) { return in_Dist_graph_create_adjacent(1, __builtin_return_address(0), comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph); }
 
@@ -2809,6 +3103,9 @@ static inline int in_Intercomm_create(int p, const void *caller, handle local_co
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_intercomm_create_)
+FORTRAN(mpi_intercomm_create_f08_)
+FORTRAN(mpi_intercomm_create_f08ts_)
 int MPI_Intercomm_create(handle local_comm, int local_leader, handle peer_comm, int remote_leader, int tag, void *newintercomm) { return in_Intercomm_create(0, __builtin_return_address(0), local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm); }
 int PMPI_Intercomm_create(handle local_comm, int local_leader, handle peer_comm, int remote_leader, int tag, void *newintercomm) { return in_Intercomm_create(1, __builtin_return_address(0), local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm); }
 
@@ -2826,6 +3123,9 @@ static inline int in_Intercomm_merge(int p, const void *caller, handle intercomm
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_intercomm_merge_)
+FORTRAN(mpi_intercomm_merge_f08_)
+FORTRAN(mpi_intercomm_merge_f08ts_)
 int MPI_Intercomm_merge(handle intercomm, int high, void *newintracomm) { return in_Intercomm_merge(0, __builtin_return_address(0), intercomm, high, newintracomm); }
 int PMPI_Intercomm_merge(handle intercomm, int high, void *newintracomm) { return in_Intercomm_merge(1, __builtin_return_address(0), intercomm, high, newintracomm); }
 
@@ -2841,6 +3141,9 @@ static inline int in_Comm_free(int p, const void *caller, void *comm) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_free_)
+FORTRAN(mpi_comm_free_f08_)
+FORTRAN(mpi_comm_free_f08ts_)
 int MPI_Comm_free(void *comm) { return in_Comm_free(0, __builtin_return_address(0), comm); }
 int PMPI_Comm_free(void *comm) { return in_Comm_free(1, __builtin_return_address(0), comm); }
 
@@ -2856,6 +3159,9 @@ static inline int in_Comm_disconnect(int p, const void *caller, void *comm) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_comm_disconnect_)
+FORTRAN(mpi_comm_disconnect_f08_)
+FORTRAN(mpi_comm_disconnect_f08ts_)
 int MPI_Comm_disconnect(void *comm) { return in_Comm_disconnect(0, __builtin_return_address(0), comm); }
 int PMPI_Comm_disconnect(void *comm) { return in_Comm_disconnect(1, __builtin_return_address(0), comm); }
 
@@ -2874,6 +3180,9 @@ static inline int in_Win_create(int p, const void *caller, void *base, MPI_Aint 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_create_)
+FORTRAN(mpi_win_create_f08_)
+FORTRAN(mpi_win_create_f08ts_)
 int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, handle info, handle comm, void *win) { return in_Win_create(0, __builtin_return_address(0), base, size, disp_unit, info, comm, win); }
 int PMPI_Win_create(void *base, MPI_Aint size, int disp_unit, handle info, handle comm, void *win) { return in_Win_create(1, __builtin_return_address(0), base, size, disp_unit, info, comm, win); }
 
@@ -2910,6 +3219,9 @@ static inline int in_Win_allocate(int p, const void *caller, MPI_Aint size, int 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_allocate_)
+FORTRAN(mpi_win_allocate_f08_)
+FORTRAN(mpi_win_allocate_f08ts_)
 int MPI_Win_allocate(MPI_Aint size, int disp_unit, handle info, handle comm, void *baseptr, void *win) { return in_Win_allocate(0, __builtin_return_address(0), size, disp_unit, info, comm, baseptr, win); }
 int PMPI_Win_allocate(MPI_Aint size, int disp_unit, handle info, handle comm, void *baseptr, void *win) { return in_Win_allocate(1, __builtin_return_address(0), size, disp_unit, info, comm, baseptr, win); }
 
@@ -2946,6 +3258,9 @@ static inline int in_Win_allocate_shared(int p, const void *caller, MPI_Aint siz
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_allocate_shared_)
+FORTRAN(mpi_win_allocate_shared_f08_)
+FORTRAN(mpi_win_allocate_shared_f08ts_)
 int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, handle info, handle comm, void *baseptr, void *win) { return in_Win_allocate_shared(0, __builtin_return_address(0), size, disp_unit, info, comm, baseptr, win); }
 int PMPI_Win_allocate_shared(MPI_Aint size, int disp_unit, handle info, handle comm, void *baseptr, void *win) { return in_Win_allocate_shared(1, __builtin_return_address(0), size, disp_unit, info, comm, baseptr, win); }
 
@@ -2982,6 +3297,9 @@ static inline int in_Win_create_dynamic(int p, const void *caller, handle info, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_create_dynamic_)
+FORTRAN(mpi_win_create_dynamic_f08_)
+FORTRAN(mpi_win_create_dynamic_f08ts_)
 int MPI_Win_create_dynamic(handle info, handle comm, void *win) { return in_Win_create_dynamic(0, __builtin_return_address(0), info, comm, win); }
 int PMPI_Win_create_dynamic(handle info, handle comm, void *win) { return in_Win_create_dynamic(1, __builtin_return_address(0), info, comm, win); }
 
@@ -2997,6 +3315,9 @@ static inline int in_Win_free(int p, const void *caller, void *win) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_free_)
+FORTRAN(mpi_win_free_f08_)
+FORTRAN(mpi_win_free_f08ts_)
 int MPI_Win_free(void *win) { return in_Win_free(0, __builtin_return_address(0), win); }
 int PMPI_Win_free(void *win) { return in_Win_free(1, __builtin_return_address(0), win); }
 
@@ -3012,6 +3333,9 @@ static inline int in_Win_fence(int p, const void *caller, int assert, handle win
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_fence_)
+FORTRAN(mpi_win_fence_f08_)
+FORTRAN(mpi_win_fence_f08ts_)
 int MPI_Win_fence(int assert, handle win) { return in_Win_fence(0, __builtin_return_address(0), assert, win); }
 int PMPI_Win_fence(int assert, handle win) { return in_Win_fence(1, __builtin_return_address(0), assert, win); }
 
@@ -3026,6 +3350,9 @@ static inline int in_Win_post(int p, const void *caller, handle group, int asser
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_post_)
+FORTRAN(mpi_win_post_f08_)
+FORTRAN(mpi_win_post_f08ts_)
 int MPI_Win_post(handle group, int assert, handle win) { return in_Win_post(0, __builtin_return_address(0), group, assert, win); }
 int PMPI_Win_post(handle group, int assert, handle win) { return in_Win_post(1, __builtin_return_address(0), group, assert, win); }
 
@@ -3040,6 +3367,9 @@ static inline int in_Win_start(int p, const void *caller, handle group, int asse
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_start_)
+FORTRAN(mpi_win_start_f08_)
+FORTRAN(mpi_win_start_f08ts_)
 int MPI_Win_start(handle group, int assert, handle win) { return in_Win_start(0, __builtin_return_address(0), group, assert, win); }
 int PMPI_Win_start(handle group, int assert, handle win) { return in_Win_start(1, __builtin_return_address(0), group, assert, win); }
 
@@ -3054,6 +3384,9 @@ static inline int in_Win_complete(int p, const void *caller, handle win) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_complete_)
+FORTRAN(mpi_win_complete_f08_)
+FORTRAN(mpi_win_complete_f08ts_)
 int MPI_Win_complete(handle win) { return in_Win_complete(0, __builtin_return_address(0), win); }
 int PMPI_Win_complete(handle win) { return in_Win_complete(1, __builtin_return_address(0), win); }
 
@@ -3068,6 +3401,9 @@ static inline int in_Win_wait(int p, const void *caller, handle win) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_wait_)
+FORTRAN(mpi_win_wait_f08_)
+FORTRAN(mpi_win_wait_f08ts_)
 int MPI_Win_wait(handle win) { return in_Win_wait(0, __builtin_return_address(0), win); }
 int PMPI_Win_wait(handle win) { return in_Win_wait(1, __builtin_return_address(0), win); }
 
@@ -3082,6 +3418,9 @@ static inline int in_Win_test(int p, const void *caller, handle win, int *flag) 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_test_)
+FORTRAN(mpi_win_test_f08_)
+FORTRAN(mpi_win_test_f08ts_)
 int MPI_Win_test(handle win, int *flag) { return in_Win_test(0, __builtin_return_address(0), win, flag); }
 int PMPI_Win_test(handle win, int *flag) { return in_Win_test(1, __builtin_return_address(0), win, flag); }
 
@@ -3096,6 +3435,9 @@ static inline int in_Win_lock(int p, const void *caller, int lock_type, int rank
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_lock_)
+FORTRAN(mpi_win_lock_f08_)
+FORTRAN(mpi_win_lock_f08ts_)
 int MPI_Win_lock(int lock_type, int rank, int assert, handle win) { return in_Win_lock(0, __builtin_return_address(0), lock_type, rank, assert, win); }
 int PMPI_Win_lock(int lock_type, int rank, int assert, handle win) { return in_Win_lock(1, __builtin_return_address(0), lock_type, rank, assert, win); }
 
@@ -3110,6 +3452,9 @@ static inline int in_Win_lock_all(int p, const void *caller, int assert, handle 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_lock_all_)
+FORTRAN(mpi_win_lock_all_f08_)
+FORTRAN(mpi_win_lock_all_f08ts_)
 int MPI_Win_lock_all(int assert, handle win) { return in_Win_lock_all(0, __builtin_return_address(0), assert, win); }
 int PMPI_Win_lock_all(int assert, handle win) { return in_Win_lock_all(1, __builtin_return_address(0), assert, win); }
 
@@ -3124,6 +3469,9 @@ static inline int in_Win_unlock(int p, const void *caller, int rank, handle win)
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_unlock_)
+FORTRAN(mpi_win_unlock_f08_)
+FORTRAN(mpi_win_unlock_f08ts_)
 int MPI_Win_unlock(int rank, handle win) { return in_Win_unlock(0, __builtin_return_address(0), rank, win); }
 int PMPI_Win_unlock(int rank, handle win) { return in_Win_unlock(1, __builtin_return_address(0), rank, win); }
 
@@ -3138,6 +3486,9 @@ static inline int in_Win_unlock_all(int p, const void *caller, handle win) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_unlock_all_)
+FORTRAN(mpi_win_unlock_all_f08_)
+FORTRAN(mpi_win_unlock_all_f08ts_)
 int MPI_Win_unlock_all(handle win) { return in_Win_unlock_all(0, __builtin_return_address(0), win); }
 int PMPI_Win_unlock_all(handle win) { return in_Win_unlock_all(1, __builtin_return_address(0), win); }
 
@@ -3152,6 +3503,9 @@ static inline int in_Win_flush(int p, const void *caller, int rank, handle win) 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_flush_)
+FORTRAN(mpi_win_flush_f08_)
+FORTRAN(mpi_win_flush_f08ts_)
 int MPI_Win_flush(int rank, handle win) { return in_Win_flush(0, __builtin_return_address(0), rank, win); }
 int PMPI_Win_flush(int rank, handle win) { return in_Win_flush(1, __builtin_return_address(0), rank, win); }
 
@@ -3166,6 +3520,9 @@ static inline int in_Win_flush_all(int p, const void *caller, handle win) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_flush_all_)
+FORTRAN(mpi_win_flush_all_f08_)
+FORTRAN(mpi_win_flush_all_f08ts_)
 int MPI_Win_flush_all(handle win) { return in_Win_flush_all(0, __builtin_return_address(0), win); }
 int PMPI_Win_flush_all(handle win) { return in_Win_flush_all(1, __builtin_return_address(0), win); }
 
@@ -3180,6 +3537,9 @@ static inline int in_Win_flush_local(int p, const void *caller, int rank, handle
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_flush_local_)
+FORTRAN(mpi_win_flush_local_f08_)
+FORTRAN(mpi_win_flush_local_f08ts_)
 int MPI_Win_flush_local(int rank, handle win) { return in_Win_flush_local(0, __builtin_return_address(0), rank, win); }
 int PMPI_Win_flush_local(int rank, handle win) { return in_Win_flush_local(1, __builtin_return_address(0), rank, win); }
 
@@ -3194,6 +3554,9 @@ static inline int in_Win_flush_local_all(int p, const void *caller, handle win) 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_win_flush_local_all_)
+FORTRAN(mpi_win_flush_local_all_f08_)
+FORTRAN(mpi_win_flush_local_all_f08ts_)
 int MPI_Win_flush_local_all(handle win) { return in_Win_flush_local_all(0, __builtin_return_address(0), win); }
 int PMPI_Win_flush_local_all(handle win) { return in_Win_flush_local_all(1, __builtin_return_address(0), win); }
 
@@ -3209,6 +3572,9 @@ static inline int in_Put(int p, const void *caller, const void *origin_addr, int
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_put_)
+FORTRAN(mpi_put_f08_)
+FORTRAN(mpi_put_f08ts_)
 int MPI_Put(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win) { return in_Put(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
 int PMPI_Put(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win) { return in_Put(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
 
@@ -3239,6 +3605,9 @@ static inline int in_Rput(int p, const void *caller, const void *origin_addr, in
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_rput_)
+FORTRAN(mpi_rput_f08_)
+FORTRAN(mpi_rput_f08ts_)
 int MPI_Rput(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win, void *request) { return in_Rput(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
 int PMPI_Rput(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win, void *request) { return in_Rput(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
 
@@ -3269,6 +3638,9 @@ static inline int in_Accumulate(int p, const void *caller, const void *origin_ad
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_accumulate_)
+FORTRAN(mpi_accumulate_f08_)
+FORTRAN(mpi_accumulate_f08ts_)
 int MPI_Accumulate(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win) { return in_Accumulate(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
 int PMPI_Accumulate(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win) { return in_Accumulate(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
 
@@ -3299,6 +3671,9 @@ static inline int in_Raccumulate(int p, const void *caller, const void *origin_a
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_raccumulate_)
+FORTRAN(mpi_raccumulate_f08_)
+FORTRAN(mpi_raccumulate_f08ts_)
 int MPI_Raccumulate(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win, void *request) { return in_Raccumulate(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
 int PMPI_Raccumulate(const void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win, void *request) { return in_Raccumulate(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
 
@@ -3329,6 +3704,9 @@ static inline int in_Get(int p, const void *caller, void *origin_addr, int origi
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_get_)
+FORTRAN(mpi_get_f08_)
+FORTRAN(mpi_get_f08ts_)
 int MPI_Get(void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win) { return in_Get(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
 int PMPI_Get(void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win) { return in_Get(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
 
@@ -3359,6 +3737,9 @@ static inline int in_Rget(int p, const void *caller, void *origin_addr, int orig
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_rget_)
+FORTRAN(mpi_rget_f08_)
+FORTRAN(mpi_rget_f08ts_)
 int MPI_Rget(void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win, void *request) { return in_Rget(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
 int PMPI_Rget(void *origin_addr, int origin_count, handle origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle win, void *request) { return in_Rget(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
 
@@ -3389,6 +3770,9 @@ static inline int in_Get_accumulate(int p, const void *caller, const void *origi
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_get_accumulate_)
+FORTRAN(mpi_get_accumulate_f08_)
+FORTRAN(mpi_get_accumulate_f08ts_)
 int MPI_Get_accumulate(const void *origin_addr, int origin_count, handle origin_datatype, void *result_addr, int result_count, handle result_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win) { return in_Get_accumulate(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
 int PMPI_Get_accumulate(const void *origin_addr, int origin_count, handle origin_datatype, void *result_addr, int result_count, handle result_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win) { return in_Get_accumulate(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
 
@@ -3419,6 +3803,9 @@ static inline int in_Rget_accumulate(int p, const void *caller, const void *orig
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_rget_accumulate_)
+FORTRAN(mpi_rget_accumulate_f08_)
+FORTRAN(mpi_rget_accumulate_f08ts_)
 int MPI_Rget_accumulate(const void *origin_addr, int origin_count, handle origin_datatype, void *result_addr, int result_count, handle result_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win, void *request) { return in_Rget_accumulate(0, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
 int PMPI_Rget_accumulate(const void *origin_addr, int origin_count, handle origin_datatype, void *result_addr, int result_count, handle result_datatype, int target_rank, MPI_Aint target_disp, int target_count, handle target_datatype, handle op, handle win, void *request) { return in_Rget_accumulate(1, __builtin_return_address(0), origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
 
@@ -3449,6 +3836,9 @@ static inline int in_Fetch_and_op(int p, const void *caller, const void *origin_
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_fetch_and_op_)
+FORTRAN(mpi_fetch_and_op_f08_)
+FORTRAN(mpi_fetch_and_op_f08ts_)
 int MPI_Fetch_and_op(const void *origin_addr, void *result_addr, handle datatype, int target_rank, MPI_Aint target_disp, handle op, handle win) { return in_Fetch_and_op(0, __builtin_return_address(0), origin_addr, result_addr, datatype, target_rank, target_disp, op, win); }
 int PMPI_Fetch_and_op(const void *origin_addr, void *result_addr, handle datatype, int target_rank, MPI_Aint target_disp, handle op, handle win) { return in_Fetch_and_op(1, __builtin_return_address(0), origin_addr, result_addr, datatype, target_rank, target_disp, op, win); }
 
@@ -3464,6 +3854,9 @@ static inline int in_Compare_and_swap(int p, const void *caller, const void *ori
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_compare_and_swap_)
+FORTRAN(mpi_compare_and_swap_f08_)
+FORTRAN(mpi_compare_and_swap_f08ts_)
 int MPI_Compare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr, handle datatype, int target_rank, MPI_Aint target_disp, handle win) { return in_Compare_and_swap(0, __builtin_return_address(0), origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win); }
 int PMPI_Compare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr, handle datatype, int target_rank, MPI_Aint target_disp, handle win) { return in_Compare_and_swap(1, __builtin_return_address(0), origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win); }
 
@@ -3478,6 +3871,9 @@ static inline int in_File_open(int p, const void *caller, handle comm, const cha
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_open_)
+FORTRAN(mpi_file_open_f08_)
+FORTRAN(mpi_file_open_f08ts_)
 int MPI_File_open(handle comm, const char *filename, int amode, handle info, void *fh) { return in_File_open(0, __builtin_return_address(0), comm, filename, amode, info, fh); }
 int PMPI_File_open(handle comm, const char *filename, int amode, handle info, void *fh) { return in_File_open(1, __builtin_return_address(0), comm, filename, amode, info, fh); }
 
@@ -3492,6 +3888,9 @@ static inline int in_File_close(int p, const void *caller, void *fh) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_close_)
+FORTRAN(mpi_file_close_f08_)
+FORTRAN(mpi_file_close_f08ts_)
 int MPI_File_close(void *fh) { return in_File_close(0, __builtin_return_address(0), fh); }
 int PMPI_File_close(void *fh) { return in_File_close(1, __builtin_return_address(0), fh); }
 
@@ -3506,6 +3905,9 @@ static inline int in_File_sync(int p, const void *caller, handle fh) {
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_sync_)
+FORTRAN(mpi_file_sync_f08_)
+FORTRAN(mpi_file_sync_f08ts_)
 int MPI_File_sync(handle fh) { return in_File_sync(0, __builtin_return_address(0), fh); }
 int PMPI_File_sync(handle fh) { return in_File_sync(1, __builtin_return_address(0), fh); }
 
@@ -3520,6 +3922,9 @@ static inline int in_File_set_view(int p, const void *caller, handle fh, MPI_Off
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_set_view_)
+FORTRAN(mpi_file_set_view_f08_)
+FORTRAN(mpi_file_set_view_f08ts_)
 int MPI_File_set_view(handle fh, MPI_Offset disp, handle etype, handle filetype, const char *datarep, handle info) { return in_File_set_view(0, __builtin_return_address(0), fh, disp, etype, filetype, datarep, info); }
 int PMPI_File_set_view(handle fh, MPI_Offset disp, handle etype, handle filetype, const char *datarep, handle info) { return in_File_set_view(1, __builtin_return_address(0), fh, disp, etype, filetype, datarep, info); }
 
@@ -3534,6 +3939,9 @@ static inline int in_File_set_size(int p, const void *caller, handle fh, MPI_Off
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_set_size_)
+FORTRAN(mpi_file_set_size_f08_)
+FORTRAN(mpi_file_set_size_f08ts_)
 int MPI_File_set_size(handle fh, MPI_Offset size) { return in_File_set_size(0, __builtin_return_address(0), fh, size); }
 int PMPI_File_set_size(handle fh, MPI_Offset size) { return in_File_set_size(1, __builtin_return_address(0), fh, size); }
 
@@ -3548,6 +3956,9 @@ static inline int in_File_preallocate(int p, const void *caller, handle fh, MPI_
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_preallocate_)
+FORTRAN(mpi_file_preallocate_f08_)
+FORTRAN(mpi_file_preallocate_f08ts_)
 int MPI_File_preallocate(handle fh, MPI_Offset size) { return in_File_preallocate(0, __builtin_return_address(0), fh, size); }
 int PMPI_File_preallocate(handle fh, MPI_Offset size) { return in_File_preallocate(1, __builtin_return_address(0), fh, size); }
 
@@ -3562,6 +3973,9 @@ static inline int in_File_read(int p, const void *caller, handle fh, void *buf, 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_read_)
+FORTRAN(mpi_file_read_f08_)
+FORTRAN(mpi_file_read_f08ts_)
 int MPI_File_read(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_read(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3590,6 +4004,9 @@ static inline int in_File_read_all(int p, const void *caller, handle fh, void *b
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_read_all_)
+FORTRAN(mpi_file_read_all_f08_)
+FORTRAN(mpi_file_read_all_f08ts_)
 int MPI_File_read_all(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read_all(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_read_all(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read_all(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3618,6 +4035,9 @@ static inline int in_File_read_at(int p, const void *caller, handle fh, MPI_Offs
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_read_at_)
+FORTRAN(mpi_file_read_at_f08_)
+FORTRAN(mpi_file_read_at_f08ts_)
 int MPI_File_read_at(handle fh, MPI_Offset offset, void *buf, int count, handle datatype, void *status) { return in_File_read_at(0, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 int PMPI_File_read_at(handle fh, MPI_Offset offset, void *buf, int count, handle datatype, void *status) { return in_File_read_at(1, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 
@@ -3646,6 +4066,9 @@ static inline int in_File_read_at_all(int p, const void *caller, handle fh, MPI_
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_read_at_all_)
+FORTRAN(mpi_file_read_at_all_f08_)
+FORTRAN(mpi_file_read_at_all_f08ts_)
 int MPI_File_read_at_all(handle fh, MPI_Offset offset, void *buf, int count, handle datatype, void *status) { return in_File_read_at_all(0, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 int PMPI_File_read_at_all(handle fh, MPI_Offset offset, void *buf, int count, handle datatype, void *status) { return in_File_read_at_all(1, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 
@@ -3674,6 +4097,9 @@ static inline int in_File_read_shared(int p, const void *caller, handle fh, void
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_read_shared_)
+FORTRAN(mpi_file_read_shared_f08_)
+FORTRAN(mpi_file_read_shared_f08ts_)
 int MPI_File_read_shared(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read_shared(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_read_shared(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read_shared(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3702,6 +4128,9 @@ static inline int in_File_read_ordered(int p, const void *caller, handle fh, voi
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_read_ordered_)
+FORTRAN(mpi_file_read_ordered_f08_)
+FORTRAN(mpi_file_read_ordered_f08ts_)
 int MPI_File_read_ordered(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read_ordered(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_read_ordered(handle fh, void *buf, int count, handle datatype, void *status) { return in_File_read_ordered(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3730,6 +4159,9 @@ static inline int in_File_write(int p, const void *caller, handle fh, const void
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_write_)
+FORTRAN(mpi_file_write_f08_)
+FORTRAN(mpi_file_write_f08ts_)
 int MPI_File_write(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_write(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3758,6 +4190,9 @@ static inline int in_File_write_all(int p, const void *caller, handle fh, const 
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_write_all_)
+FORTRAN(mpi_file_write_all_f08_)
+FORTRAN(mpi_file_write_all_f08ts_)
 int MPI_File_write_all(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write_all(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_write_all(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write_all(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3786,6 +4221,9 @@ static inline int in_File_write_at(int p, const void *caller, handle fh, MPI_Off
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_write_at_)
+FORTRAN(mpi_file_write_at_f08_)
+FORTRAN(mpi_file_write_at_f08ts_)
 int MPI_File_write_at(handle fh, MPI_Offset offset, const void *buf, int count, handle datatype, void *status) { return in_File_write_at(0, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 int PMPI_File_write_at(handle fh, MPI_Offset offset, const void *buf, int count, handle datatype, void *status) { return in_File_write_at(1, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 
@@ -3814,6 +4252,9 @@ static inline int in_File_write_at_all(int p, const void *caller, handle fh, MPI
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_write_at_all_)
+FORTRAN(mpi_file_write_at_all_f08_)
+FORTRAN(mpi_file_write_at_all_f08ts_)
 int MPI_File_write_at_all(handle fh, MPI_Offset offset, const void *buf, int count, handle datatype, void *status) { return in_File_write_at_all(0, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 int PMPI_File_write_at_all(handle fh, MPI_Offset offset, const void *buf, int count, handle datatype, void *status) { return in_File_write_at_all(1, __builtin_return_address(0), fh, offset, buf, count, datatype, status); }
 
@@ -3842,6 +4283,9 @@ static inline int in_File_write_shared(int p, const void *caller, handle fh, con
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_write_shared_)
+FORTRAN(mpi_file_write_shared_f08_)
+FORTRAN(mpi_file_write_shared_f08ts_)
 int MPI_File_write_shared(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write_shared(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_write_shared(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write_shared(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3870,6 +4314,9 @@ static inline int in_File_write_ordered(int p, const void *caller, handle fh, co
 	end(k);
 	return rc;
 }
+FORTRAN(mpi_file_write_ordered_)
+FORTRAN(mpi_file_write_ordered_f08_)
+FORTRAN(mpi_file_write_ordered_f08ts_)
 int MPI_File_write_ordered(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write_ordered(0, __builtin_return_address(0), fh, buf, count, datatype, status); }
 int PMPI_File_write_ordered(handle fh, const void *buf, int count, handle datatype, void *status) { return in_File_write_ordered(1, __builtin_return_address(0), fh, buf, count, datatype, status); }
 
@@ -3900,6 +4347,9 @@ static inline int in_Finalize(int p, const void *caller) {
 	finalized();
 	return rc;
 }
+FORTRAN(mpi_finalize_)
+FORTRAN(mpi_finalize_f08_)
+FORTRAN(mpi_finalize_f08ts_)
 int MPI_Finalize(void) { return in_Finalize(0, __builtin_return_address(0)); }
 int PMPI_Finalize(void) { return in_Finalize(1, __builtin_return_address(0)); }
 
@@ -3914,6 +4364,9 @@ static inline int in_Init(int p, const void *caller, int *argc, char ***argv) {
 	initialized("Init", caller, rc);
 	return rc;
 }
+FORTRAN(mpi_init_)
+FORTRAN(mpi_init_f08_)
+FORTRAN(mpi_init_f08ts_)
 int MPI_Init(int *argc, char ***argv) { return in_Init(0, __builtin_return_address(0), argc, argv); }
 int PMPI_Init(int *argc, char ***argv) { return in_Init(1, __builtin_return_address(0), argc, argv); }
 
@@ -3928,5 +4381,8 @@ static inline int in_Init_thread(int p, const void *caller, int *argc, char ***a
 	initialized("Init_thread", caller, rc);
 	return rc;
 }
+FORTRAN(mpi_init_thread_)
+FORTRAN(mpi_init_thread_f08_)
+FORTRAN(mpi_init_thread_f08ts_)
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) { return in_Init_thread(0, __builtin_return_address(0), argc, argv, required, provided); }
 int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided) { return in_Init_thread(1, __builtin_return_address(0), argc, argv, required, provided); }

@@ -22,13 +22,13 @@ struct table {
 	} *at;
 };
 
-static size_t place(const struct table *t, uint64_t key) { return (key * 0x9e3779b97f4a7c15ULL >> 20) & (t->size - 1); }
+static size_t slot_of(const struct table *t, uint64_t key) { return (key * 0x9e3779b97f4a7c15ULL >> 20) & (t->size - 1); }
 
 // lookup is where a key's value is; NULL: nowhere.
 static uint64_t *lookup(const struct table *t, uint64_t key) {
 	if (t->used == 0)
 		return NULL;
-	for (size_t i = place(t, key); t->at[i].key != 0; i = (i + 1) & (t->size - 1))
+	for (size_t i = slot_of(t, key); t->at[i].key != 0; i = (i + 1) & (t->size - 1))
 		if (t->at[i].key == key)
 			return &t->at[i].value;
 	return NULL;
@@ -46,7 +46,7 @@ static uint64_t *insert(struct table *t, uint64_t key) {
 		free(t->at);
 		*t = more;
 	}
-	size_t i = place(t, key);
+	size_t i = slot_of(t, key);
 	while (t->at[i].key != 0 && t->at[i].key != key)
 		i = (i + 1) & (t->size - 1);
 	if (t->at[i].key == 0)
@@ -62,7 +62,7 @@ static void drop(struct table *t, uint64_t key) {
 		return;
 	size_t hole = (size_t)((struct slot *)((char *)found - offsetof(struct slot, value)) - t->at);
 	for (size_t i = (hole + 1) & (t->size - 1); t->at[i].key != 0; i = (i + 1) & (t->size - 1)) {
-		size_t own = place(t, t->at[i].key);
+		size_t own = slot_of(t, t->at[i].key);
 		if (((i - own) & (t->size - 1)) >= ((i - hole) & (t->size - 1))) {
 			t->at[hole] = t->at[i];
 			hole = i;

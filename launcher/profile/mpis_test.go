@@ -87,3 +87,122 @@ func TestKilledRanksInC(t *testing.T) {
 		}
 	})
 }
+
+// However a message comes, it is received where it was sent to. What gorun has ranks load is not left to what they start.
+func TestWaysOfMessages(t *testing.T) {
+	eachMPI(t, "ways.c", func(t *testing.T, dir, program string) {
+		var out bytes.Buffer
+		r := finished(t, foreign(dir, &out, program), &out)
+		type traffic struct{ n, bytes uint64 }
+		sent, got := make(map[[2]int]traffic), make(map[[2]int]traffic)
+		for i := range r.Ranks {
+			for _, p := range r.Ranks[i].Peers {
+				sent[[2]int{i, p.Rank}] = traffic{p.Sent, p.SentBytes}
+				got[[2]int{p.Rank, i}] = traffic{p.Got, p.GotBytes}
+			}
+		}
+		for from := range 4 {
+			for to := range 4 {
+				pair := [2]int{from, to}
+				want := traffic{12, uint64(8*(24-from) + 3*3 + 5)}
+				switch {
+				case from == to:
+					want = traffic{}
+				case to == (from+1)%4:
+					want = traffic{want.n + 2, want.bytes + 2*7}
+					if to > from {
+						want = traffic{want.n + 1, want.bytes + 7}
+					}
+				}
+				if from/2 == to/2 && from != to { // the halves' ranks of one number
+					want = traffic{want.n + 1, want.bytes + 9}
+				}
+				if got[pair] != want {
+					t.Errorf("rank %d has received %+v from rank %d, want %+v", to, got[pair], from, want)
+				}
+				if to == (from+1)%4 {
+					want.bytes += 4 // MPI_Put
+				}
+				if sent[pair] != want {
+					t.Errorf("rank %d has sent %+v to rank %d, want %+v", from, sent[pair], to, want)
+				}
+			}
+		}
+		j := foreign(dir, &out, program, "libm.so.6")
+		j.Env = append(j.Env, "LD_PRELOAD=libm.so.6")
+		finished(t, j, &out)
+	})
+}
+
+// Calls of Fortran and Python have lines of theirs.
+func TestLinesOfFortranAndPython(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
+	dir := built(t, "build-profile", "build-pmix")
+	late := func(t *testing.T, place string, argv ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		j := foreign(dir, &out, argv...)
+		j.NP = 3
+		r := finished(t, j, &out)
+		if !slices.ContainsFunc(r.Waits, func(w profile.Wait) bool { return w.For == 1 && w.At == place }) {
+			t.Errorf("nobody waits for rank 1 in %s: %+v", place, r.Waits)
+		}
+	}
+	source, err := os.ReadFile("testdata/late.f90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, compiler := range []string{"mpif90.mpich", "mpif90.openmpi"} {
+		for _, module := range []string{"mpi", "mpi_f08"} {
+			t.Run(compiler+" "+module, func(t *testing.T) {
+				program := filepath.Join(t.TempDir(), "program")
+				file := program + ".f90"
+				if err := os.WriteFile(file, bytes.Replace(source, []byte("MODULE"), []byte(module), 1), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if out, err := exec.Command(testenv.Need(t, compiler), "-g", "-J"+t.TempDir(), "-o", program, file).CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				late(t, "program.f90:12", program)
+			})
+		}
+	}
+	t.Run("mpi4py", func(t *testing.T) {
+		python := "/usr/bin/python3" // Debian's, for which Debian has mpi4py
+		if err := exec.Command(python, "-c", "import mpi4py").Run(); err != nil {
+			testenv.Unsupported(t, "mpi4py: "+err.Error())
+		}
+		late(t, "late.py:11", python, "testdata/late.py", strconv.FormatFloat(testenv.Limit(20*time.Millisecond).Seconds(), 'f', -1, 64))
+	})
+}
+
+// BenchmarkCostInC is what Irecv, Send and Wait of a message of 8 bytes to itself take with and without a profile, in turns: the medians and middle halves, in nanoseconds.
+func BenchmarkCostInC(b *testing.B) {
+	dir := built(b, "build-profile", "build-pmix")
+	for _, compiler := range []string{"mpicc.mpich", "mpicc.openmpi"} {
+		b.Run(compiler, func(b *testing.B) {
+			program := compile(b, testenv.Need(b, compiler), "faults.c")
+			var took [2][]int
+			for b.Loop() {
+				for with := range took {
+					var out bytes.Buffer
+					j := foreign(dir, &out, program, "cost")
+					j.NP, j.Profile = 1, with == 1
+					result, err := launcher.Run(context.Background(), j)
+					n, bad := strconv.Atoi(strings.TrimSpace(out.String()))
+					if err != nil || result.ExitStatus != 0 || bad != nil {
+						b.Fatalf("%v, %+v, %s", err, result.Cause, out.String())
+					}
+					took[with] = append(took[with], n)
+				}
+			}
+			for with, name := range [2]string{"without", "with"} {
+				all := took[with]
+				slices.Sort(all)
+				b.ReportMetric(float64(all[len(all)/2]), "ns-"+name)
+				b.ReportMetric(float64(all[len(all)/4]), "q1-"+name)
+				b.ReportMetric(float64(all[len(all)*3/4]), "q3-"+name)
+			}
+		})
+	}
+}

@@ -184,6 +184,11 @@ func (f function) wrap(b *bytes.Buffer, name string, large bool, before, after s
 		}
 		b.WriteString("\treturn rc;\n}\n")
 	}
+	if !large {
+		for _, form := range []string{"_", "_f08_", "_f08ts_"} { // mpif.h and mpi; mpi_f08 of Open MPI, and of MPICH
+			fmt.Fprintf(b, "FORTRAN(%s)\n", "mpi_"+strings.ToLower(name)+form)
+		}
+	}
 	for p, prefix := range []string{"MPI_", "PMPI_"} {
 		list := append([]string{fmt.Sprint(p), "__builtin_return_address(0)"}, args...)
 		fmt.Fprintf(b, "int %s%s(%s) { return in_%s(%s); }\n", prefix, name, none(heads), name, strings.Join(list, ", "))

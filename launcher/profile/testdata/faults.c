@@ -94,19 +94,25 @@ static void killed(void) {
 	MPI_Allreduce(&own, &all, 1, MPI_INT, op, MPI_COMM_WORLD);
 }
 
-static void pingpong(void) {
-	enum { TURNS = 100000 };
-	char m[8] = {0};
-	double began = MPI_Wtime();
-	for (int i = 0; i < TURNS; i++) {
-		if (rank == 0)
-			MPI_Send(m, 8, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
-		MPI_Recv(m, 8, MPI_CHAR, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		if (rank == 1)
-			MPI_Send(m, 8, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
+static int less(const void *a, const void *b) { return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b); }
+
+// What three calls take that bring a message of 8 bytes to its sender: the median of batches that are shorter than a time slice, in nanoseconds.
+static void cost(void) {
+	enum { BATCHES = 1001, TURNS = 100 };
+	static double took[BATCHES];
+	char in[8], out[8] = {0};
+	for (int i = 0; i < BATCHES; i++) {
+		double began = MPI_Wtime();
+		for (int j = 0; j < TURNS; j++) {
+			MPI_Request r;
+			MPI_Irecv(in, 8, MPI_CHAR, rank, 0, MPI_COMM_WORLD, &r);
+			MPI_Send(out, 8, MPI_CHAR, rank, 0, MPI_COMM_WORLD);
+			MPI_Wait(&r, MPI_STATUS_IGNORE);
+		}
+		took[i] = (MPI_Wtime() - began) * 1e9 / TURNS;
 	}
-	if (rank == 0)
-		printf("%.0f\n", (MPI_Wtime() - began) * 1e9 / (2 * TURNS));
+	qsort(took, BATCHES, sizeof *took, less);
+	printf("%.0f\n", took[BATCHES / 2]);
 }
 
 int main(int argc, char **argv) {
@@ -117,7 +123,7 @@ int main(int argc, char **argv) {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} all[] = {{"late", late}, {"twice", twice}, {"serial", serial}, {"hot", hot}, {"order", order}, {"killed", killed}, {"pingpong", pingpong}};
+	} all[] = {{"late", late}, {"twice", twice}, {"serial", serial}, {"hot", hot}, {"order", order}, {"killed", killed}, {"cost", cost}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (strcmp(argv[1], all[i].name) == 0)
 			all[i].run();
