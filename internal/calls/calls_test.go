@@ -100,6 +100,7 @@ func TestRecord(t *testing.T) {
 	for range 3 {
 		libSend(r, 2, 100)
 	}
+	r.Part(3, 10)
 	libSend(r, 3, 5000)
 	for range 1000 {
 		libTest(r) // a loop that asks is few events
@@ -123,7 +124,7 @@ func TestRecord(t *testing.T) {
 	if count["libSend"] != 4 || count["libTest"] != 1000 {
 		t.Errorf("calls %v of %+v", count, k.Calls)
 	}
-	if len(k.Peers) != 2 || k.Peers[0] != (Peer{2, 3, 300, 1, 10}) || k.Peers[1] != (Peer{3, 1, 5000, 1, 20}) {
+	if len(k.Peers) != 2 || k.Peers[0] != (Peer{2, 3, 300, 1, 10}) || k.Peers[1] != (Peer{3, 1, 5010, 1, 20}) {
 		t.Errorf("peers %+v", k.Peers)
 	}
 	if n := len(k.Events); n < 8 || n > 900 {

@@ -37,7 +37,13 @@ func TestMain(m *testing.M) {
 		rank.Main(func(ctx context.Context, c *rank.Comm) error { return faults[os.Args[2]](ctx, c, unit) })
 		return
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if artefacts.dir != "" {
+		if err := os.RemoveAll(artefacts.dir); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(status)
 }
 
 // work takes time, as far as others can see: it needs no CPU, of which a busy machine has none.

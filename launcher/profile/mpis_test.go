@@ -17,17 +17,34 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/profile"
 )
 
-// built is what programs of other MPIs need: scripts of this name put it into a directory.
+// artefacts is where built puts things, and which are there; TestMain removes it.
+var artefacts struct {
+	dir   string
+	there map[string]bool
+}
+
+// built is what programs of other MPIs need: scripts of this name put it into a directory, once.
 func built(tb testing.TB, scripts ...string) (dir string) {
 	tb.Helper()
 	testenv.Need(tb, "gcc")
-	dir = tb.TempDir()
+	if artefacts.dir == "" {
+		var err error
+		if artefacts.dir, err = os.MkdirTemp("", "profile-test-"); err != nil {
+			tb.Fatal(err)
+		}
+		artefacts.there = make(map[string]bool)
+	}
+	dir = artefacts.dir
 	for _, name := range scripts {
+		if artefacts.there[name] {
+			continue
+		}
 		cmd := exec.Command("../../scripts/"+name, dir)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			tb.Fatalf("%s: %v\n%s", name, err, out)
 		}
+		artefacts.there[name] = true
 	}
 	return dir
 }
