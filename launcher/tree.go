@@ -124,13 +124,13 @@ func (job *Job) relayed(host string) *agent.Link {
 }
 
 // isElsewhere, without the controller's lock, tells whether a host whose agent has ended before it was there is to be logged in to from here: its relay could not
-// do so, or there is none. Where the remote shell has not reached the relay's own host, it would not do so once more.
+// do so, or there is none. Where the remote shell has not reached the relay's own host, or has lost it, it would not do so once more.
 func (job *Job) isElsewhere(l *agent.Link) bool {
 	if l.Relay() == nil || l.Reached() || l.Killed() {
 		return false
 	}
 	up, failed := l.Relay().IsUp()
-	return up || failed != nil || !l.OfRelay() || !l.Relay().Refused()
+	return failed != nil || !l.OfRelay() || up && !l.Relay().IsGone() || !l.Relay().Refused()
 }
 
 // goneDirect tells of a host that is logged in to from here.

@@ -303,6 +303,18 @@ func TestRelayDoesNotCome(t *testing.T) {
 			t.Errorf("logins %q, want one to far2", got)
 		}
 	})
+	t.Run("comes, and is cut off", func(t *testing.T) {
+		testenv.NoLeaks(t)
+		job := Job{NP: 4, Argv: sh("exec sleep 1000")}
+		logged := overTree(t, &job, 4, `if [ $1 = far2 ]; then env -u SSH_CONNECTION sh -c "$2" | head -n 1; echo no answer of $1 >&2; exit 255; fi`)
+		r, _, _, err := runJob(t, job)
+		if err != nil || r.Cause == nil || r.Cause.Host != "far2" || !strings.HasSuffix(r.Cause.String(), " is lost: "+job.RemoteShell[0]+" exited with status 255: no answer of far2") {
+			t.Errorf("%+v, cause %v, %v", r.ExitStatus, r.Cause, err)
+		}
+		if got := logged(); slices.Contains(got, "far2 agent here") {
+			t.Errorf("logins %q, want one to far2", got)
+		}
+	})
 	t.Run("hangs", func(t *testing.T) {
 		testenv.NoLeaks(t)
 		job := Job{NP: 4, Argv: sh("echo on $GORUN_HOST"), secondAfter: 20 * time.Millisecond}

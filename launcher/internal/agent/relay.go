@@ -125,10 +125,18 @@ func (r *Relay) IsUp() (is bool, failed error) {
 	return r.session != nil, r.failed
 }
 
-// Refused tells of one that has never come whether the remote shell has not reached its host, as ssh says by this status.
+// Refused tells of one that has never come, or is gone, whether the remote shell has not reached its host, or has lost it, as ssh says by
+// this status.
 func (r *Relay) Refused() bool {
 	r.link.Close()
-	return r.link.status.Exited() && r.link.status.ExitStatus() == 255
+	t, is := r.link.origin.(*tries)
+	return is && t.severed || r.link.status.Exited() && r.link.status.ExitStatus() == 255
+}
+
+// IsGone tells whether it has come and is there no more.
+func (r *Relay) IsGone() bool {
+	up, _ := r.IsUp()
+	return up && r.session.IsClosed()
 }
 
 // Pass has the other hosts not wait for a relay that does not come. It is false if it has come, or that was said before.
