@@ -37,7 +37,9 @@ func (w *World) closeRecord() {
 	if r := w.recorder; r != nil {
 		w.recorder = nil
 		r.End()
-		r.Finalized()
+		n := w.device.Context.Counters()
+		r.Finalized(calls.RDMA{Device: w.device.Name, Writes: n.Writes, WriteBytes: n.WriteBytes, Reads: n.Reads, ReadBytes: n.ReadBytes,
+			Sends: n.Sends, SendBytes: n.SendBytes, Atomics: n.Atomics, Retries: n.RNRRetries + n.AckRetries, Errors: n.Errors})
 		_ = r.Close()
 	}
 }

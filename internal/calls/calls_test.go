@@ -145,9 +145,18 @@ func TestRecord(t *testing.T) {
 		t.Errorf("sizes %v", k.Sizes)
 	}
 	r.End()
-	r.Finalized()
-	if k := read(t, path, 3); !k.Finalized || k.Current >= 0 || len(k.Events) != 3 || k.Dropped == 0 {
-		t.Errorf("%+v", k)
+	if k := read(t, path, 3); k.RDMA != nil {
+		t.Errorf("before the end: %+v", k.RDMA)
+	}
+	r.Finalized(RDMA{Device: "soft0", Writes: 1, WriteBytes: 8, Sends: 12, SendBytes: 3 << 40, Retries: 2})
+	if k := read(t, path, 3); !k.Finalized || k.Current >= 0 || len(k.Events) != 3 || k.Dropped == 0 || k.RDMA.String() != "soft0: 1 write of 8 B, 12 sends of 3298534883328 B, 2 repetitions" {
+		t.Errorf("%+v, %v", k, k.RDMA)
+	}
+	if n := Count(path); n < 8 {
+		t.Errorf("%d calls are counted", n)
+	}
+	if n := Count(path + ".none"); n != 0 {
+		t.Errorf("%d calls of no record", n)
 	}
 }
 

@@ -28,12 +28,14 @@ type header struct {
 	rank       uint32
 	concurrent uint32 // calls of several goroutines are not recorded
 	begin      int64
-	end        int64  // of MPI_Finalize; 0: it has not been
-	events     uint64 // written to the ring
-	current    uint64 // 1 and the site of the call that the rank is in; 0: in none
-	since      int64  // of that call
-	sites      uint64 // in use; site 0 is all further ones
-	_          [4096 - 80]byte
+	end        int64    // of MPI_Finalize; 0: it has not been
+	events     uint64   // written to the ring
+	current    uint64   // 1 and the site of the call that the rank is in; 0: in none
+	since      int64    // of that call
+	sites      uint64   // in use; site 0 is all further ones
+	device     [64]byte // with which the rank has worked, ended by a zero byte; none: that is not known
+	rdma       [rdmaCounts]uint64
+	_          [4096 - 80 - 64 - 8*rdmaCounts]byte
 }
 
 // site is the text of a call site: the call, the function and the place in its source, each ended by a newline. Without a function, the place is

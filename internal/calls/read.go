@@ -32,6 +32,46 @@ type Rank struct {
 	Current    int      // the call that the rank was in at its end, an index of Calls; -1: in none
 	CPU        time.Duration
 	Memory     int64 // most that it had at a time, in bytes
+	RDMA       *RDMA // nil: the rank has not finalized, or its MPI does not say
+}
+
+// RDMA is what a rank's device did from Init to Finalize, as package rdma counts: requests that were executed and their bytes.
+type RDMA struct {
+	Device                                     string
+	Writes, WriteBytes, Reads, ReadBytes       uint64
+	Sends, SendBytes, Atomics, Retries, Errors uint64
+}
+
+const rdmaCounts = 9
+
+func (d *RDMA) counts() [rdmaCounts]uint64 {
+	return [...]uint64{d.Writes, d.WriteBytes, d.Reads, d.ReadBytes, d.Sends, d.SendBytes, d.Atomics, d.Retries, d.Errors}
+}
+
+// String has what there was.
+func (d *RDMA) String() string {
+	var parts []string
+	add := func(n uint64, what string, bytes uint64) {
+		if n == 1 {
+			what = strings.TrimSuffix(what, "s")
+		}
+		if n > 0 && bytes > 0 {
+			what += fmt.Sprintf(" of %d B", bytes)
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(d.Writes, "writes", d.WriteBytes)
+	add(d.Reads, "reads", d.ReadBytes)
+	add(d.Sends, "sends", d.SendBytes)
+	add(d.Atomics, "atomics", 0)
+	add(d.Retries, "repetitions", 0)
+	add(d.Errors, "errors", 0)
+	if parts == nil {
+		parts = []string{"nothing"}
+	}
+	return d.Device + ": " + strings.Join(parts, ", ")
 }
 
 // A Call is what was called at one place.
@@ -162,6 +202,10 @@ func parse(mem []byte, most int, ended int64, find Find) (*Rank, error) {
 	}
 	h := f.head
 	r := &Rank{Rank: int(h.rank), Size: int(h.size), Begin: h.begin, End: max(h.begin, h.end), Finalized: h.end != 0, Concurrent: h.concurrent != 0, Current: -1}
+	if n := bytes.IndexByte(h.device[:], 0); n > 0 {
+		c := h.rdma
+		r.RDMA = &RDMA{strings.ToValidUTF8(string(h.device[:n]), "?"), c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]}
+	}
 	index := make([]int, Sites) // of a site in Calls
 	sites := min(atomic.LoadUint64(&h.sites), Sites)
 	for i := range int(sites) {

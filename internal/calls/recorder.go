@@ -199,7 +199,11 @@ func (r *Recorder) put(e *event) {
 }
 
 // Finalized ends the record.
-func (r *Recorder) Finalized() { r.head.current, r.head.end = 0, r.now() }
+func (r *Recorder) Finalized(did RDMA) {
+	r.head.rdma = did.counts()
+	copy(r.head.device[:len(r.head.device)-1], did.Device)
+	r.head.current, r.head.end = 0, r.now()
+}
 
 // Close gives the memory back. The file stays.
 func (r *Recorder) Close() error {

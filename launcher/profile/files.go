@@ -83,6 +83,7 @@ func (r *Report) WritePage(w io.Writer) error {
 		Begin, End  int64
 		CPU, Memory int64
 		Outside     int64
+		RDMA        string
 		Events      []int64 // begin and length of each, in microseconds, and its place in Texts
 	}
 	data := struct {
@@ -102,6 +103,9 @@ func (r *Report) WritePage(w io.Writer) error {
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
 		p := rank{Name: r.name(i), Host: k.Host, Begin: k.Begin, End: k.End, CPU: int64(k.CPU), Memory: k.Memory, Outside: int64(r.Outside[i])}
+		if k.RDMA != nil {
+			p.RDMA = k.RDMA.String()
+		}
 		for _, e := range longest(k.Events, most) {
 			text := k.Calls[e.Call].Op + " " + k.Calls[e.Call].At()
 			at, known := texts[text]

@@ -73,10 +73,13 @@ func (r *Report) table(b *strings.Builder) {
 // notes say what the profile does not show.
 func (r *Report) notes() (notes []string) {
 	concurrent, unfinished := 0, 0
-	var dropped uint64
+	var dropped, retries, errors uint64
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
 		dropped += k.Dropped
+		if k.RDMA != nil {
+			retries, errors = retries+k.RDMA.Retries, errors+k.RDMA.Errors
+		}
 		if k.Concurrent {
 			concurrent++
 		} else if !k.Finalized {
@@ -94,6 +97,9 @@ func (r *Report) notes() (notes []string) {
 	}
 	if unfinished > 0 {
 		notes = append(notes, fmt.Sprintf("%d ranks ended without Finalize: their last calls are there", unfinished))
+	}
+	if retries+errors > 0 {
+		notes = append(notes, fmt.Sprintf("RDMA requests were repeated %d times, and %d ended with errors", retries, errors))
 	}
 	for _, c := range r.Clocks {
 		if c.Guessed {
