@@ -178,6 +178,7 @@ func find(r *visit.Report, rank visit.Rank) *visit.Rank {
 const (
 	ofMPI = "MPI: "
 	waits = ofMPI + "it wait"  // in a call
+	is    = ofMPI + "it is in" // a call
 	meets = ofMPI + "waiting " // in MPI_Init or MPI_Finalize
 	ended = "has ended"
 )
@@ -187,7 +188,9 @@ func urgency(r visit.Rank) int {
 	switch {
 	case slices.Contains(r.Lines, ended):
 		return 2
-	case slices.ContainsFunc(r.Lines, func(line string) bool { return strings.HasPrefix(line, waits) || strings.HasPrefix(line, meets) }):
+	case slices.ContainsFunc(r.Lines, func(line string) bool {
+		return strings.HasPrefix(line, waits) || strings.HasPrefix(line, is) || strings.HasPrefix(line, meets)
+	}):
 		return 1
 	}
 	return 0
@@ -199,7 +202,7 @@ func doing(r visit.Rank) string {
 	for _, line := range r.Lines {
 		text, mpi := strings.CutPrefix(line, ofMPI)
 		switch {
-		case mpi && strings.HasPrefix(line, waits):
+		case strings.HasPrefix(line, waits), strings.HasPrefix(line, is):
 			return plain(strings.TrimPrefix(text, "it "))
 		case strings.HasPrefix(line, meets):
 			best = text

@@ -152,11 +152,16 @@ func TestRecord(t *testing.T) {
 	if k := read(t, path, 3); !k.Finalized || k.Current >= 0 || len(k.Events) != 3 || k.Dropped == 0 || k.RDMA.String() != "soft0: 1 write of 8 B, 12 sends of 3298534883328 B, 2 repetitions" {
 		t.Errorf("%+v, %v", k, k.RDMA)
 	}
-	if n := Count(path); n < 8 {
-		t.Errorf("%d calls are counted", n)
+	if n, in, _, ok := Live(path); n < 8 || in != "" || !ok {
+		t.Errorf("%d calls are counted, in %q, %v", n, in, ok)
 	}
-	if n := Count(path + ".none"); n != 0 {
-		t.Errorf("%d calls of no record", n)
+	r.Begin()
+	r.As("Recv")
+	if _, in, since, ok := Live(path); in != "Recv" || since <= 0 || !ok {
+		t.Errorf("in %q since %d, %v, want Recv", in, since, ok)
+	}
+	if n, in, _, ok := Live(path + ".none"); n != 0 || in != "" || ok {
+		t.Errorf("%d calls of no record, in %q, %v", n, in, ok)
 	}
 }
 

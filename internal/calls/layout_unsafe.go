@@ -76,10 +76,12 @@ type file struct {
 	ring  *[Ring]event
 }
 
-const headerSize = int(unsafe.Sizeof(header{}))
+const headerSize, siteSize = int(unsafe.Sizeof(header{})), int(unsafe.Sizeof(site{}))
 
-// headOf lays a header over that much memory.
+// headOf and siteOf lay a part of a file over that much memory.
 func headOf(mem []byte) *header { return (*header)(unsafe.Pointer(&mem[:headerSize][0])) }
+
+func siteOf(mem []byte) *site { return (*site)(unsafe.Pointer(&mem[:siteSize][0])) }
 
 // length is that of the file of a rank of a world of so many.
 func length(size int) int {

@@ -167,22 +167,34 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Count is how many calls the record in a file has by now, while its rank lives; 0 where there is no record.
-func Count(path string) uint64 {
+// parts are the call, the function and the place, if all are there.
+func (t *site) parts() []string {
+	return strings.SplitN(string(t.text[:min(t.length, textMost)]), "\n", 4)
+}
+
+// Live is what the record in a file says while its rank lives: how many calls it has made, and which one it is in, "" for none, and
+// since when by the clock of the record. ok is false where there is no record.
+func Live(path string) (calls uint64, in string, since int64, ok bool) {
 	f, err := open(path)
 	if err != nil {
-		return 0
+		return 0, "", 0, false
 	}
 	defer f.Close()
 	mem := make([]byte, headerSize)
-	if _, err := io.ReadFull(f, mem); err != nil {
-		return 0
+	if _, err := f.ReadAt(mem, 0); err != nil {
+		return 0, "", 0, false
 	}
 	h := headOf(mem)
 	if h.magic != magic || h.version != version {
-		return 0
+		return 0, "", 0, false
 	}
-	return h.events
+	if at := h.current - 1; at < Sites { // 0 is none
+		text := make([]byte, siteSize)
+		if _, err := f.ReadAt(text, int64(headerSize)+int64(at)*int64(siteSize)); err == nil {
+			in = siteOf(text).parts()[0]
+		}
+	}
+	return h.events, in, h.since, true
 }
 
 var errNoRecord = errors.New("it is no record of calls of this version")
@@ -219,7 +231,7 @@ func parse(mem []byte, most int, ended int64, find Find) (*Rank, error) {
 			r.Current = index[i]
 		}
 		t := &f.texts[i]
-		part := strings.SplitN(string(t.text[:min(t.length, textMost)]), "\n", 4)
+		part := t.parts()
 		part = append(part, "", "", "")
 		file, line := part[2], 0
 		if at := strings.LastIndexByte(file, ':'); at >= 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -101,6 +102,42 @@ func TestKilledRanksInC(t *testing.T) {
 		}
 		if want := (profile.Peer{Rank: 1, Sent: 1, SentBytes: 4, Got: 1, GotBytes: 4}); !slices.Contains(r.Peers, want) {
 			t.Errorf("peers %+v, want %+v", r.Peers, want)
+		}
+	})
+}
+
+// While a job runs it is seen in which call a rank of another MPI is.
+func TestLookAtRanksInC(t *testing.T) {
+	eachMPI(t, "faults.c", func(t *testing.T, dir, program string) {
+		var out bytes.Buffer
+		h, err := launcher.Start(t.Context(), foreign(dir, &out, program, "stays"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		testenv.Await(t, time.Minute, "ranks 1 to 3 in MPI_Barrier", func() bool {
+			answer := make(chan []launcher.RankState, 1)
+			if err := h.Signal(launcher.Look(answer)); err != nil {
+				t.Fatal(err)
+			}
+			var states []launcher.RankState
+			select {
+			case states = <-answer:
+			case <-time.After(testenv.Limit(time.Second)): // the ranks are not started yet
+			}
+			n := 0
+			for _, s := range states {
+				last := s.Lines[len(s.Lines)-1]
+				if s.Rank > 0 && (strings.HasPrefix(last, "MPI: it is in Barrier, since ") || strings.HasPrefix(last, "MPI: it waits in barrier ")) && s.Calls > 0 {
+					n++
+				}
+			}
+			return n == 3
+		})
+		if err := h.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if result, err := h.Wait(); err != nil || result.ExitStatus != 143 {
+			t.Errorf("%+v, %v\n%s", result.Cause, err, out.String())
 		}
 	})
 }

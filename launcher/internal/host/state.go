@@ -75,8 +75,9 @@ func (h *Host) examine(traces bool) {
 			lines = append(lines, describe(p))
 			uses.CPU, uses.RSS = uses.CPU+p.CPU, uses.RSS+p.RSS
 		}
+		call := "" // in which the rank is
 		if h.spec.Profile > 0 {
-			uses.Calls = calls.Count(recordIn(h.filesDir, i))
+			uses.Calls, call = h.recorded(i)
 		}
 		samples = append(samples, uses)
 		if joined, finalized := h.met(i); joined && !finalized {
@@ -85,9 +86,10 @@ func (h *Host) examine(traces bool) {
 				where = "waiting for the other ranks at its launcher's barrier, as in MPI_Init and MPI_Finalize"
 			}
 			lines = append(lines, "MPI: "+where)
-			if text := h.waits(i); text != "" {
-				lines = append(lines, "MPI: "+text)
-			}
+			call = cmp.Or(h.waits(i), call)
+		}
+		if call != "" {
+			lines = append(lines, "MPI: "+call)
 		}
 		states[rank] = lines
 	}
@@ -131,6 +133,18 @@ func (h *Host) waits(local int) string {
 	}
 	return fmt.Sprintf("it waits %s, since %s (%v)", w.Text, since, round(w.Since))
 }
+
+// recorded is how many calls a rank has recorded, and in which one it has been for a while; "": in none.
+func (h *Host) recorded(local int) (count uint64, in string) {
+	count, op, since, ok := calls.Live(recordIn(h.filesDir, local))
+	if lasts := sharedClock() - time.Duration(since); ok && op != "" && lasts > longCall {
+		in = fmt.Sprintf("it is in %s, since %s (%v)", op, time.Now().Add(-lasts).Format("15:04:05.000"), lasts.Round(time.Millisecond))
+	}
+	return count, in
+}
+
+// longCall is how long a call has lasted that is told of.
+const longCall = 20 * time.Millisecond
 
 // isGo tells whether a process runs a program of Go.
 func isGo(pid int) bool {

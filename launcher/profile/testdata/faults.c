@@ -85,6 +85,12 @@ static void die(void *in, void *inout, int *n, MPI_Datatype *type) {
 }
 
 // Rank 0 is killed within a call.
+static void stays(void) {
+	if (rank == 0)
+		pause();
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static void killed(void) {
 	MPI_Op op;
 	int own = 1, all;
@@ -123,7 +129,7 @@ int main(int argc, char **argv) {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} all[] = {{"late", late}, {"twice", twice}, {"serial", serial}, {"hot", hot}, {"order", order}, {"killed", killed}, {"cost", cost}};
+	} all[] = {{"late", late}, {"twice", twice}, {"serial", serial}, {"hot", hot}, {"order", order}, {"killed", killed}, {"stays", stays}, {"cost", cost}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (strcmp(argv[1], all[i].name) == 0)
 			all[i].run();
