@@ -168,8 +168,8 @@ func open(path string) (*os.File, error) {
 }
 
 // parts are the call, the function and the place, if all are there.
-func (t *site) parts() []string {
-	return strings.SplitN(string(t.text[:min(t.length, textMost)]), "\n", 4)
+func (s *site) parts() []string {
+	return strings.SplitN(string(s.text[:min(s.length, textMost)]), "\n", 4)
 }
 
 // Live is what the record in a file says while its rank lives: how many calls it has made, and which one it is in, "" for none, and

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"iter"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // A remote shell that logs in may wait long for the other machine's word, as that of a directory of users. Nothing then tells a login that is
 // slow from one whose link is cut, but the other machine's kernel, which answers TCP's probes. So while a login lasts its connection has
-// probes, and ends when nothing is acknowledged for a time. ssh's ServerAliveInterval would not do: the other sshd answers those only
+// probes, and ends when nothing is acknowledged for a time; where the kernel takes half as long again, as while it repeats at ever longer intervals, it is not waited for. ssh's ServerAliveInterval would not do: the other sshd answers those only
 // behind the login. The connection is the shell's, or that of a program that it has started to reach the machine (ProxyCommand, ProxyJump),
 // and is taken from the process by pidfd_getfd; where that is refused or missing, this process makes a connection of its own to the same port, and
 // asks by that ([isGone]). So it does where the shell uses the connection of another one that is not gorun's to end (ControlPath; [masterOf]). Behind a
@@ -31,7 +32,7 @@ func watchLogin(pid int, silence time.Duration, over <-chan struct{}, cut func(w
 			return
 		case <-tick.C:
 		}
-		if watchConnection(pid, silence, over) {
+		if watchConnection(pid, silence, over, cut) {
 			return
 		}
 		if time.Since(looked) < silence/4 {
@@ -44,22 +45,26 @@ func watchLogin(pid int, silence time.Duration, over <-chan struct{}, cut func(w
 		}
 		if ok {
 			if isGone(at, silence, over) {
-				cut(fmt.Sprintf("%v has answered nothing for %v while it logged in", at, silence))
+				cut(answersNothing(at, silence))
 			}
 			return
 		}
 	}
 }
 
+func answersNothing(at fmt.Stringer, silence time.Duration) string {
+	return fmt.Sprintf("%v has answered nothing for %v while it logged in", at, silence)
+}
+
 // watchConnection bounds the silence on the connection of a process or of its descendants, until over is closed; found: there is one, and
 // this process may reach it.
-func watchConnection(pid int, silence time.Duration, over <-chan struct{}) (found bool) {
+func watchConnection(pid int, silence time.Duration, over <-chan struct{}, cut func(why string)) (found bool) {
 	for _, pid := range family(pid) {
 		process, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue // it has just ended
 		}
-		found := bound(pid, process, silence, over)
+		found := bound(pid, process, silence, over, cut)
 		unix.Close(process)
 		if found {
 			return true
@@ -69,7 +74,7 @@ func watchConnection(pid int, silence time.Duration, over <-chan struct{}) (foun
 }
 
 // bound is watchConnection of one process.
-func bound(pid, process int, silence time.Duration, over <-chan struct{}) (found bool) {
+func bound(pid, process int, silence time.Duration, over <-chan struct{}, cut func(why string)) (found bool) {
 	at := connection(pid, process)
 	if at < 0 {
 		return false
@@ -86,10 +91,39 @@ func bound(pid, process int, silence time.Duration, over <-chan struct{}) (found
 	if err != nil {
 		return true // it has just been closed
 	}
-	<-over
+	limit := silence * 3 / 2
+	look := time.NewTicker(silence / 8)
+	defer look.Stop()
+	for waits := true; waits; {
+		select {
+		case <-over:
+			waits = false
+		case <-look.C:
+			if peer, err := withCopy(process, at, func(fd int) (netip.AddrPort, error) { return silentPeer(fd, limit) }); err == nil && peer.IsValid() {
+				cut(answersNothing(peer, limit))
+				return true
+			}
+		}
+	}
 	// The stream of an agent may stand still for longer: the leases decide. A process that has ended has none.
 	_, _ = withCopy(process, at, func(fd int) (loginOptions, error) { return before, before.write(fd) })
 	return true
+}
+
+// silentPeer is the other end of a connection, if nothing has come of it for so long, nor an answer to the probes.
+func silentPeer(fd int, limit time.Duration) (at netip.AddrPort, err error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil || time.Duration(min(info.Last_ack_recv, info.Last_data_recv))*time.Millisecond < limit {
+		return at, err
+	}
+	name, err := unix.Getpeername(fd)
+	switch a := name.(type) {
+	case *unix.SockaddrInet4:
+		at = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		at = netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
+	}
+	return at, err
 }
 
 // family is a process and its descendants.
