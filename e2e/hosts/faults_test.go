@@ -127,7 +127,7 @@ var faults = []fault{
 		p.hold("h3,h2,h1")
 		p.cut(p.b.Hosts[1])
 	}},
-	{"link down while ssh logs in", true, starting, `^gorun: host h2: no agent was started: ssh (exited with status 255|was killed by .*: 10.9.0.2:2231 has answered nothing for 6s)`, func(p *play) {
+	{"link down while ssh logs in", true, starting, `^gorun: host h2: no agent was started: ssh (exited with status 255|was killed by .*: 10.9.0.2:2231 has answered nothing for 5\.5s)`, func(p *play) {
 		p.login(2231, 4321)
 		p.cut(p.b.Hosts[1])
 	}},
@@ -136,7 +136,7 @@ var faults = []fault{
 		p.login(2233, 4321)
 		p.cut(p.b.Hosts[1])
 	}},
-	{"link down while a shell logs in whose connection waits for longer", true, starting, `^gorun: host h2: no agent was started: .* was killed by .*: 10.9.0.2:22 has answered nothing for 6s while it logged in`, func(p *play) {
+	{"link down while a shell logs in whose connection waits for longer", true, starting, `^gorun: host h2: no agent was started: .* was killed by .*: 10.9.0.2:22 has answered nothing for 5\.5s while it logged in`, func(p *play) {
 		shell, begun := filepath.Join(p.b.Dir, "patient"), filepath.Join(p.b.Dir, "begun")
 		_ = os.Remove(begun)
 		// TCP_USER_TIMEOUT, after gorun has set its own.
@@ -156,7 +156,7 @@ time.sleep(4321)
 		testenv.Await(p.t, 90*time.Second, "a connection with patience", func() bool { _, err := os.Stat(begun); return err == nil })
 		p.cut(p.b.Hosts[1])
 	}},
-	{"link of a jump host down while ssh logs in", true, starting, `^gorun: host h2: no agent was started: ssh (exited with status 255|was killed by .*: 10.9.0.3:22 has answered nothing for 6s)`, func(p *play) {
+	{"link of a jump host down while ssh logs in", true, starting, `^gorun: host h2: no agent was started: ssh (exited with status 255|was killed by .*: 10.9.0.3:22 has answered nothing for 5\.5s)`, func(p *play) {
 		p.login(2234, 4321, "-J h3")
 		p.cut(p.b.Hosts[2])
 	}},

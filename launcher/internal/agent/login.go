@@ -14,7 +14,7 @@ import (
 
 // A remote shell that logs in may wait long for the other machine's word, as that of a directory of users. Nothing then tells a login that is
 // slow from one whose link is cut, but the other machine's kernel, which answers TCP's probes. So while a login lasts its connection has
-// probes, and ends when nothing is acknowledged for a time; where the kernel takes half as long again, as while it repeats at ever longer
+// probes, and ends when nothing is acknowledged for a time; where the kernel takes longer by three eighths of it, as while it repeats at ever longer
 // intervals, it is not waited for. ssh's ServerAliveInterval would not do: the other sshd answers those only behind the login. The connection is the shell's, or that of a program that it has started to reach the machine (ProxyCommand, ProxyJump),
 // and is taken from the process by pidfd_getfd; where that is refused or missing, this process makes a connection of its own to the same port, and
 // asks by that ([isGone]). So it does where the shell uses the connection of another one that is not gorun's to end (ControlPath; [masterOf]). Behind a
@@ -91,7 +91,7 @@ func bound(pid, process int, silence time.Duration, over <-chan struct{}, cut fu
 	if err != nil {
 		return true // it has just been closed
 	}
-	limit := silence * 3 / 2
+	limit := silence * 11 / 8
 	look := time.NewTicker(silence / 8)
 	defer look.Stop()
 	for waits := true; waits; {
