@@ -75,7 +75,7 @@ func newController(job *Job, p *placer, placed *place.Result, agents agentPool, 
 	c.outlet = newOutlet(job, at.number > 0, c.outputFailed)
 	c.input = input{mu: &c.mu, job: job, first: g}
 	c.spawns = spawns{mu: &c.mu, worlds: &c.worlds, end: &c.end, watch: c.watch, start: c.startSpawned}
-	c.requests = requests{job: job, clock: &c.clock, worlds: &c.worlds, end: &c.end, spawns: &c.spawns, stats: c.stats, hub: hub.New()}
+	c.requests = requests{job: job, clock: &c.clock, worlds: &c.worlds, end: &c.end, spawns: &c.spawns, stats: c.stats, watch: c.watch, hub: hub.New()}
 	if job.StdinRank < StdinAll || job.StdinRank >= g.size() {
 		return nil, bad("StdinRank", strconv.Itoa(job.StdinRank), "want the number of a rank, 0 to %d, or all of them", g.size()-1)
 	}

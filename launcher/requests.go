@@ -25,6 +25,7 @@ type requests struct {
 	end    *ending
 	spawns *spawns
 	stats  *stats
+	watch  *watcher
 	hub    *hub.Hub // of the PMIx servers, and of names that ranks publish
 }
 
@@ -77,11 +78,14 @@ func (q *requests) lookups() (list []RankState) {
 				continue
 			}
 			list = append(list, RankState{Group: g.id, Rank: rank, Host: g.shares[g.hostOf[rank]].Host, Lines: []string{fmt.Sprintf(
-				"waits for the service %s, which no rank of this job has published; ranks of two jobs do not meet: start both programs by one gorun, as in gorun -np 1 ./server : -np 1 ./client", strings.Join(w.Missing, ", "))}})
+				"waits for the service %s, which no rank of this job has published; %s", strings.Join(w.Missing, ", "), twoJobs)}})
 		}
 	}
 	return list
 }
+
+// twoJobs is the next step of a rank that has looked for one of another job.
+const twoJobs = "ranks of two jobs do not meet: start both programs by one gorun, as in gorun -np 1 ./server : -np 1 ./client"
 
 // spaceOf is the name of a group's namespace: the name of its PMI-1 space.
 func spaceOf(name string) string { return "gorun_" + name }
@@ -107,6 +111,12 @@ func (q *requests) fromPMIx(s *seat, data []byte) {
 	case link.Spawn:
 		q.ask(q.seatOf(due.Proc, s), int(due.Proc.Rank), &host.Ask{Tag: due.ID, Spawn: &host.Spawn{Apps: due.Apps}})
 		return
+	case link.Lookup:
+		at := q.seatOf(due.Proc, s)
+		rank := RankState{Group: at.group.id, Rank: int(due.Proc.Rank), Host: at.host(), Lines: []string{fmt.Sprintf(
+			"connects to a port of another job, %s; %s", strings.TrimSuffix(strings.Join(due.Keys, ", "), ":accept"), twoJobs)}}
+		q.watch.putWarning(rank.String())
+		answer.Code = link.NotFound
 	case link.Table:
 		answer.Jobs = q.table()
 	case link.Control:

@@ -44,7 +44,7 @@ type Letter struct {
 }
 
 // Due is what is the launcher's to do, and to answer: a link.Spawn, link.Table or
-// link.Control of a host.
+// link.Control of a host, or a link.Lookup that waits for a port of another job.
 type Due struct {
 	Host int
 	link.Message
@@ -159,6 +159,9 @@ func (h *Hub) ask(from int, m link.Message) *Due {
 	case link.Publish:
 		h.publish(from, m)
 	case link.Lookup:
+		if m.Wait && h.foreignPort(m.Keys) {
+			return &Due{from, m}
+		}
 		h.lookup(from, m)
 	case link.Unpublish:
 		for _, key := range m.Keys {

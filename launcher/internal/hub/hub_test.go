@@ -201,6 +201,7 @@ func TestHubHandsOverWhatIsTheLaunchers(t *testing.T) {
 	for _, m := range []link.Message{
 		{Kind: link.Ask, Op: link.Spawn, ID: 4, Proc: a2, Apps: []link.App{{Argv: []string{"p", "x"}, Env: []string{"A=1"}, NP: 2}}},
 		{Kind: link.Ask, Op: link.Table, ID: 5},
+		{Kind: link.Ask, Op: link.Lookup, ID: 7, Proc: a2, Wait: true, Keys: []string{"305419896.0:99:accept"}},
 		{Kind: link.Ask, Op: link.Control, ID: 6, Proc: a2, Procs: []link.Proc{all}, Status: 9, Wait: true},
 	} {
 		data, err := link.Pack(&m)
@@ -278,6 +279,16 @@ func TestNamesOfBothProtocols(t *testing.T) {
 	want(publish(link.Pair{Key: "f", Value: []byte("once"), Text: true, Once: true}), "0: answer 1")
 	want(look(1, a2, false, "f"), "1: answer 9 f=once by a.0")
 	want(look(1, a2, false, "f"), "1: answer 9 not found")
+
+	// A port of this job by Open MPI 4.1 and by 5, and what is none, are waited for. Without waiting, a port of another job is a name like others.
+	for _, key := range []string{"3392050242.3:7:accept", "14352795.0:7:accept", "1584136192.0:7:accept", "2168455169.0:7:accept",
+		"305419896.0:99:connect", "305419896.0:accept", "9305419896.0:99:accept"} {
+		want(look(1, a2, true, key))
+		if len(h.waits) == 0 || h.waits[len(h.waits)-1].keys[0] != key {
+			t.Errorf("%s is not waited for", key)
+		}
+	}
+	want(look(1, a2, false, "305419896.0:99:accept"), "1: answer 9 not found")
 
 	// A wait that was given up.
 	want(look(1, a2, true, "later"))

@@ -1,7 +1,9 @@
 package hub
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/pmi"
@@ -115,6 +117,43 @@ func (h *Hub) read(space string, keys []string) (found []link.Pair) {
 		}
 	}
 	return found
+}
+
+// acceptKey is what a rank of Open MPI waits for that connects to a port: another rank publishes it, which accepts there.
+var acceptKey = regexp.MustCompile(`^(\d+)\.\d+:\d+:accept$`)
+
+// foreignPort tells whether one of the keys is that of a port which another job has opened, where no rank of this one ever
+// accepts. A port begins with a number that Open MPI makes of the namespace of the rank that opened it: a hash of its name
+// without bit 15 in 4.1, and in 5 and 6 the hash's halves by XOR above 16 bits of their own (opal_pmix_convert_nspace).
+func (h *Hub) foreignPort(keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		m := acceptKey.FindStringSubmatch(key)
+		if m == nil {
+			return false
+		}
+		job, err := strconv.ParseUint(m[1], 10, 32)
+		if err != nil {
+			return false
+		}
+		for name := range h.spaces {
+			if hash := oneAtATime(name); (uint32(job)^hash)&^(1<<15) == 0 || uint16(job>>16) == uint16(hash>>16)^uint16(hash) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// oneAtATime is Jenkins's hash of that name.
+func oneAtATime(s string) (hash uint32) {
+	for _, b := range []byte(s) {
+		hash += uint32(b)
+		hash += hash << 10
+		hash ^= hash >> 6
+	}
+	hash += hash << 3
+	hash ^= hash >> 11
+	return hash + hash<<15
 }
 
 func (h *Hub) lookup(from int, m link.Message) {
