@@ -1,7 +1,8 @@
 // Package arch holds the few machine instructions and system calls that the
 // hot path needs and that Go does not offer: a pause hint for spinning, a
-// release store, a yield that does not tell the scheduler, and the barrier that
-// lets a sleeper do the ordering work for those that wake it.
+// release store, a yield that does not tell the scheduler, the processor's
+// counter, and the barrier that lets a sleeper do the ordering work for those that
+// wake it.
 //
 // # Design
 //

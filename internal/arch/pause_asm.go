@@ -8,3 +8,9 @@ package arch
 //
 //go:noescape
 func Pause()
+
+// Ticks reads the counter that the processor keeps (the TSC on amd64, CNTVCT on arm64). How fast it counts is not known, nor whether it
+// is the same on all processors: that is so where the kernel takes it for its own clock. It waits for nothing that goes before.
+//
+//go:noescape
+func Ticks() uint64

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,7 @@ type Recorder struct {
 	file
 	mem    []byte
 	inside func(function string) bool // a function of the library whose calls these are
-	base   time.Time                  // when header.begin was
+	clock  clock
 	call   event
 	used   bool // call has a message in it
 	known  [512]known
@@ -69,12 +68,10 @@ func Create(path string, rank, size int, inside func(function string) bool) (*Re
 	}
 	r := &Recorder{mem: mem, inside: inside}
 	r.file, _ = view(mem, size) // of the right length
-	var clock unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
-		return nil, errors.Join(os.NewSyscallError("clock_gettime", err), unix.Munmap(mem))
+	if r.clock, err = newClock(); err != nil {
+		return nil, errors.Join(err, unix.Munmap(mem))
 	}
-	r.base = time.Now()
-	r.head.version, r.head.size, r.head.rank, r.head.begin, r.head.sites = version, uint32(size), uint32(rank), clock.Nano(), 1
+	r.head.version, r.head.size, r.head.rank, r.head.begin, r.head.sites = version, uint32(size), uint32(rank), r.clock.begin, 1
 	r.texts[0].set("further calls", "", "")
 	r.head.magic = magic
 	return r, nil
@@ -83,12 +80,10 @@ func Create(path string, rank, size int, inside func(function string) bool) (*Re
 // Concurrent notes that the program's goroutines call at the same time, whose calls are not recorded.
 func (r *Recorder) Concurrent() { r.head.concurrent = 1 }
 
-func (r *Recorder) now() int64 { return r.head.begin + int64(time.Since(r.base)) }
-
 // Begin is the begin of a call.
 func (r *Recorder) Begin() {
 	at := r.site()
-	r.call = event{start: r.now(), site: uint16(at), to: -1, from: -1}
+	r.call = event{start: r.clock.now(), site: uint16(at), to: -1, from: -1}
 	r.used = false
 	r.head.since = r.call.start
 	r.head.current = uint64(at) + 1
@@ -146,7 +141,7 @@ func (r *Recorder) exchanged(with, bytes int, out bool) (number uint32) {
 // arrived makes an event of the message that the call has so far: it has another one.
 func (r *Recorder) arrived() {
 	e := r.call
-	e.kind, e.start, e.took = Arrived, r.now(), 0
+	e.kind, e.start, e.took = Arrived, r.clock.now(), 0
 	r.put(&e)
 	r.call.to, r.call.from, r.call.out, r.call.in = -1, -1, 0, 0
 }
@@ -177,7 +172,7 @@ const near = 20_000
 // End is the end of a call.
 func (r *Recorder) End() {
 	c := &r.call
-	now := r.now()
+	now := r.clock.now()
 	c.took = now - c.start
 	s := &r.sums[c.site]
 	s.count++
@@ -202,7 +197,7 @@ func (r *Recorder) put(e *event) {
 func (r *Recorder) Finalized(did RDMA) {
 	r.head.rdma = did.counts()
 	copy(r.head.device[:len(r.head.device)-1], did.Device)
-	r.head.current, r.head.end = 0, r.now()
+	r.head.current, r.head.end = 0, r.clock.now()
 }
 
 // Close gives the memory back. The file stays.
