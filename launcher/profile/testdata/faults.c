@@ -51,7 +51,7 @@ static void hot(void) {
 		sat[i] = 0;
 		rat[i] = i ? rat[i - 1] + recv[i - 1] : 0;
 	}
-	for (int i = 0; i < 20 * STEPS; i++)
+	for (int i = 0; i < 100 * STEPS; i++)
 		MPI_Alltoallv(piece, send, sat, MPI_BYTE, in, recv, rat, MPI_BYTE, MPI_COMM_WORLD);
 }
 
