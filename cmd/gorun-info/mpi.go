@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/cmd/gorun-info/internal/doctor"
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 )
 
 // tryLimit is how long two ranks of all libraries may take to start and end.
@@ -43,6 +44,8 @@ func showMPIs(ctx context.Context, r *request) int {
 // served is how two ranks of an MPI fared.
 func served(m doctor.MPI) string {
 	switch {
+	case m.MPI == mpilib.Own:
+		return "its own"
 	case !m.Tried:
 		return "not tried"
 	case m.Problem != "":

@@ -243,7 +243,7 @@ func TestHostsAndOthers(t *testing.T) {
 // named is what the first line says of a program's fault. Its places are in that file.
 func named(file string) map[string][]string {
 	return map[string][]string{
-		"late":   {"rank 2 comes ", " late to Barrier " + file + ":", ", once: the others wait for it in Barrier"},
+		"late":   {"rank 2 comes ", " late to Barrier " + file + ":", ", once: ", " others wait for it in Barrier"},
 		"twice":  {"rank 1 has ", " times the work of the others", "wait for it in Allreduce (" + file + ":"},
 		"serial": {"rank 0 sends to 3 ranks one after the other (Send " + file + ":", "Bcast, Scatter"},
 		"hot":    {"rank 3 receives ", "times as many bytes as the mean in Alltoallv (" + file + ":"},

@@ -117,17 +117,19 @@ func TestHoldersAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name, script, want string
 		pty                PTY
+		then               CommandKind
 	}{
-		{"one", "sleep 600 & exec sleep 0", `^\w+ \(pid \d+\), which it had started, still held its output 50ms after the last rank's end and is killed; --grace TIME waits longer$`, NoPTY},
-		{"on a terminal", "sleep 600 2>/dev/null & exec sleep 0", `^\w+ \(pid \d+\), which`, NeedPTY},
-		{"many", "for i in 1 2 3 4 5; do sleep 600 & done; exec sleep 0", `^\w+ \(pid \d+\), \w+ \(pid \d+\), \w+ \(pid \d+\) and 2 more processes, which`, NoPTY},
+		{"one", "sleep 600 & exec sleep 0", `^\w+ \(pid \d+\), which it had started, still held its output 50ms after the last rank's end and is killed; --grace TIME waits longer$`, NoPTY, Settle},
+		{"before its grace is over", "sleep 600 & exec sleep 0", `^\w+ \(pid \d+\), which`, NoPTY, Discard},
+		{"on a terminal", "sleep 600 2>/dev/null & exec sleep 0", `^\w+ \(pid \d+\), which`, NeedPTY, Settle},
+		{"many", "for i in 1 2 3 4 5; do sleep 600 & done; exec sleep 0", `^\w+ \(pid \d+\), \w+ \(pid \d+\), \w+ \(pid \d+\) and 2 more processes, which`, NoPTY, Settle},
 	} {
 		spec := ranks(1, "sh", "-c", c.script)
 		spec.PTY, spec.Grace = c.pty, 50*time.Millisecond
 		var cut []string
 		for _, e := range record(t, spec, func(h *Host, e Event) {
 			if e.Kind == Lingers {
-				h.Send(Command{Kind: Settle})
+				h.Send(Command{Kind: c.then})
 			}
 		}) {
 			if e.Kind == Cut {

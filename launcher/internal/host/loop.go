@@ -253,6 +253,9 @@ func (h *Host) obey(c Command) {
 	case Credit:
 		h.credit(c.Stream, c.N)
 	case Discard:
+		if h.running == 0 && h.open > 0 && !h.linger.cut { // a host that gets no CPU hears of it before its own grace is over
+			h.cutOutput()
+		}
 		h.discardOutput()
 	case GoOn:
 		h.goOn(h.spec.local(c.Rank), c.Stream)
