@@ -163,8 +163,7 @@ func (g *group) join() (*Session, error) {
 		err = fmt.Errorf("the members do not meet at %s: %w; a firewall between hosts has to let some ports through: with GORUN_TCP_PORTS=40000-40100 members take theirs there", addresses[0], err)
 	}
 	if err == nil {
-		if err = s.begin(w); err != nil {
-			s.cancel(err)
+		if err = s.failed(s.begin(w)); err != nil {
 			s.abandon()
 		}
 	}
