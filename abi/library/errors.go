@@ -43,6 +43,7 @@ var classes = map[rank.Class]int{
 	rank.ClassOp: c_ERR_OP, rank.ClassTopology: c_ERR_TOPOLOGY, rank.ClassDims: c_ERR_DIMS, rank.ClassArg: c_ERR_ARG, rank.ClassTruncate: c_ERR_TRUNCATE,
 	rank.ClassOther: c_ERR_OTHER, rank.ClassIntern: c_ERR_INTERN, rank.ClassInStatus: c_ERR_IN_STATUS, rank.ClassPending: c_ERR_PENDING,
 	rank.ClassKeyval: c_ERR_KEYVAL, rank.ClassNoMem: c_ERR_NO_MEM, rank.ClassInfo: c_ERR_INFO, rank.ClassProcFailed: c_ERR_PROC_ABORTED,
+	rank.ClassWin: c_ERR_WIN, rank.ClassRMARange: c_ERR_RMA_RANGE, rank.ClassRMASync: c_ERR_RMA_SYNC, rank.ClassLockType: c_ERR_LOCKTYPE, rank.ClassDisp: c_ERR_DISP,
 }
 
 // codeOf is the code that C gets for an error.

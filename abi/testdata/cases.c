@@ -1085,6 +1085,16 @@ static void windows(void) {
 	MPI_Get_accumulate(NULL, 0, MPI_DATATYPE_NULL, &got, 1, MPI_INT, next, 1, 1, MPI_INT, MPI_NO_OP, w);
 	MPI_Win_unlock(next, w);
 	EQUAL(got, me);
+	// What no epoch allows, and what lies outside.
+	CLASS(MPI_Win_unlock(next, w), MPI_ERR_RMA_SYNC);
+	CLASS(MPI_Win_complete(w), MPI_ERR_RMA_SYNC);
+	CLASS(MPI_Get(&got, 1, MPI_INT, next, 1, 1, MPI_INT, w), MPI_ERR_RMA_SYNC);
+	MPI_Win_lock(MPI_LOCK_SHARED, next, 0, w);
+	CLASS(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, w), MPI_ERR_RMA_SYNC);
+	CLASS(MPI_Get(&got, 1, MPI_INT, next, 4, 1, MPI_INT, w), MPI_ERR_RMA_RANGE);
+	MPI_Win open = w;
+	CLASS(MPI_Win_free(&open), MPI_ERR_RMA_SYNC);
+	MPI_Win_unlock(next, w);
 	MPI_Win_shared_query(w, 0, &was_size, &flag, &base);
 	CHECK(was_size == 0 && base == NULL); // it was not made by MPI_Win_allocate_shared
 	MPI_Win stale = w;
