@@ -289,6 +289,15 @@ func Resized(t *Datatype, lb, extent int) (*Datatype, error) {
 	return made(datatype.Resized(t.core, lb, extent))
 }
 
+// Aligned is t that begins at multiples of n bytes in C, a power of two: StructOf rounds the extent of a struct
+// that contains it up to them. It is for bytes that stand for a type that Go lacks, as C's long double.
+func Aligned(t *Datatype, n int) (*Datatype, error) {
+	if t == nil {
+		return nil, errNoType
+	}
+	return made(datatype.Aligned(t.core, n))
+}
+
 // Subarray is the part of an array with the given sizes that begins at starts and
 // has the given subsizes. The array is row-major, as in Go and C
 // (MPI_Type_create_subarray, MPI_ORDER_C). Its extent is that of the whole array.

@@ -105,9 +105,12 @@ func basic(h uintptr, name string, t *rank.Datatype) *datatype {
 	return d
 }
 
-// opaque are bytes that have no arithmetic.
+// opaque are bytes that have no arithmetic, aligned as a long double.
 func opaque(n int) *rank.Datatype {
 	t, err := rank.Contiguous(n, rank.TypeUint8)
+	if err == nil {
+		t, err = rank.Aligned(t, 16)
+	}
 	if err != nil {
 		panic(err)
 	}
@@ -117,9 +120,6 @@ func opaque(n int) *rank.Datatype {
 // longPair is a long double and an int, with the padding of C's struct.
 func longPair() *rank.Datatype {
 	t, err := rank.StructOf([]int{1, 1}, []int{0, 16}, []*rank.Datatype{opaque(16), rank.TypeInt32})
-	if err == nil {
-		t, err = rank.Resized(t, 0, 32)
-	}
 	if err != nil {
 		panic(err)
 	}

@@ -597,6 +597,28 @@ static void reductions(void) {
 	MPI_Allreduce(&far, &found, 1, MPI_LONG_DOUBLE_INT, MPI_MAXLOC, W);
 	CHECK(found.value == n - 1 && found.where == n - 1);
 	MPI_Datatype two;
+	// A struct with a long double has C's padding, as one with MPI_LONG_DOUBLE_INT.
+	struct pair {
+		long double value;
+		int index;
+	};
+	struct {
+		struct pair pair;
+		char last;
+	} nested;
+	MPI_Aint lower, extent, at[] = {0, offsetof(struct pair, index)};
+	MPI_Datatype members[] = {MPI_LONG_DOUBLE, MPI_INT}, padded;
+	int each[] = {1, 1};
+	MPI_Type_create_struct(2, each, at, members, &padded);
+	MPI_Type_get_extent(padded, &lower, &extent);
+	EQUAL(extent, sizeof(struct pair));
+	MPI_Type_free(&padded);
+	members[0] = MPI_LONG_DOUBLE_INT, members[1] = MPI_CHAR;
+	at[1] = (char *)&nested.last - (char *)&nested;
+	MPI_Type_create_struct(2, each, at, members, &padded);
+	MPI_Type_get_extent(padded, &lower, &extent);
+	EQUAL(extent, sizeof nested);
+	MPI_Type_free(&padded);
 	MPI_Type_contiguous(2, MPI_LONG_DOUBLE, &two);
 	MPI_Type_commit(&two);
 	CLASS(MPI_Allreduce(y, y, 1, two, MPI_SUM, W), MPI_ERR_OP);

@@ -146,6 +146,18 @@ func Sized(name string, t *Type, lb, extent int) (*Type, error) {
 	return r, nil
 }
 
+// Aligned is t with the alignment of n bytes, to which Struct rounds its extent up.
+func Aligned(t *Type, n int) (*Type, error) {
+	if n < 1 || n&(n-1) != 0 {
+		return nil, fmt.Errorf("an alignment of %d bytes: expected a power of two", n)
+	}
+	r, err := Sized(t.name, t, t.lb, t.ub-t.lb)
+	if err == nil {
+		r.marked, r.align = t.marked, n
+	}
+	return r, err
+}
+
 // Subarray is the part of an array of items that begins at starts and has subsizes,
 // the last index running fastest (MPI_Type_create_subarray, MPI_ORDER_C). Its extent
 // is that of the whole array.
