@@ -357,7 +357,11 @@ func (f *frame) enterHandled(to ptr, of *session, e *errhandler, c *rank.Comm, e
 	return err
 }
 
+// handledBy has the errors of a call that makes a communicator and is told its handler.
+func handledBy(e *errhandler) *owner { return &owner{handle: c_COMM_NULL, handler: e} }
+
 func mpiCommCreateFromGroup(f *frame, g *groupOf, tag ptr, _ *info, e *errhandler, to ptr) error {
+	f.on = handledBy(e)
 	if to == nil {
 		return errNull
 	}
@@ -367,6 +371,7 @@ func mpiCommCreateFromGroup(f *frame, g *groupOf, tag ptr, _ *info, e *errhandle
 
 // mpiIntercommCreateFromGroups makes a communicator of the own group first, whose leader meets the other one's in the world.
 func mpiIntercommCreateFromGroups(f *frame, mine *groupOf, leader int, others *groupOf, otherLeader int, tag ptr, _ *info, e *errhandler, to ptr) error {
+	f.on = handledBy(e)
 	switch {
 	case to == nil:
 		return errNull

@@ -751,6 +751,10 @@ static void collectives(void) {
 	free(displs);
 }
 
+static int counts;
+
+static void counted(MPI_Comm *c, int *code, ...) { counts += *c == MPI_COMM_NULL && *code != MPI_SUCCESS; }
+
 static void communicators(void) {
 	MPI_Comm half, dup, none, node;
 	MPI_Group all, some, back;
@@ -838,6 +842,12 @@ static void communicators(void) {
 	// Communicators of groups, which have the handler that is named.
 	MPI_Errhandler returns;
 	MPI_Comm_group(W, &all);
+	MPI_Errhandler counting;
+	MPI_Comm_create_errhandler(counted, &counting);
+	CLASS(MPI_Comm_create_from_group(all, "of all", MPI_INFO_NULL, counting, NULL), MPI_ERR_ARG);
+	CLASS(MPI_Intercomm_create_from_groups(all, n, all, 0, "of all", MPI_INFO_NULL, counting, &dup), MPI_ERR_RANK);
+	EQUAL(counts, 2);
+	MPI_Errhandler_free(&counting);
 	MPI_Comm_create_from_group(all, "of all", MPI_INFO_NULL, MPI_ERRORS_RETURN, &dup);
 	MPI_Comm_get_errhandler(dup, &returns);
 	CHECK(returns == MPI_ERRORS_RETURN && MPI_Barrier(dup) == MPI_SUCCESS);
