@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
@@ -200,10 +201,13 @@ func inUse(name string) bool {
 	return false
 }
 
-// shared are the names in /dev/shm.
+// shared are the names in /dev/shm that are this user's: whether another one's are in use cannot be seen.
 func shared() []string {
 	names, _ := filepath.Glob("/dev/shm/*")
-	return names
+	return slices.DeleteFunc(names, func(name string) bool {
+		var st unix.Stat_t
+		return unix.Lstat(name, &st) != nil || int(st.Uid) != os.Geteuid()
+	})
 }
 
 // mpi4pyPython is the Python that Debian's package of mpi4py is for.
