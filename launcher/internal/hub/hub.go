@@ -159,7 +159,7 @@ func (h *Hub) ask(from int, m link.Message) *Due {
 	case link.Publish:
 		h.publish(from, m)
 	case link.Lookup:
-		if m.Wait && h.foreignPort(m.Keys) {
+		if m.Wait && !h.all(m.Proc.Space, m.Keys) && h.foreignPort(m.Keys) {
 			return &Due{from, m}
 		}
 		h.lookup(from, m)

@@ -284,11 +284,11 @@ func TestNamesOfBothProtocols(t *testing.T) {
 	for _, key := range []string{"3392050242.3:7:accept", "14352795.0:7:accept", "1584136192.0:7:accept", "2168455169.0:7:accept",
 		"305419896.0:99:connect", "305419896.0:accept", "9305419896.0:99:accept"} {
 		want(look(1, a2, true, key))
-		if len(h.waits) == 0 || h.waits[len(h.waits)-1].keys[0] != key {
-			t.Errorf("%s is not waited for", key)
-		}
+		want(h.waits[len(h.waits)-1].keys, key)
 	}
 	want(look(1, a2, false, "305419896.0:99:accept"), "1: answer 9 not found")
+	want(publish(link.Pair{Key: "305419896.0:99:accept", Value: []byte("x"), Text: true}), "0: answer 1")
+	want(look(1, a2, true, "305419896.0:99:accept"), "1: answer 9 305419896.0:99:accept=x by a.0")
 
 	// A wait that was given up.
 	want(look(1, a2, true, "later"))
