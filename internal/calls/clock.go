@@ -1,6 +1,8 @@
 package calls
 
 import (
+	"cmp"
+	"math"
 	"math/bits"
 	"os"
 	"strings"
@@ -19,7 +21,7 @@ type clock struct {
 	begin int64
 
 	steady bool   // the counter is the kernel's clock
-	from   uint64 // of the counter, when the kernel's clock was last read,
+	from   uint64 // of the counter, when the kernel's clock was last read, 0: not yet,
 	read   int64  // what that was,
 	at     int64  // and what this one was: it may have been ahead
 	rate   uint64 // nanoseconds a tick from then, times 1<<32
@@ -30,20 +32,28 @@ const (
 	rateAfter = time.Millisecond       // of a rate: two readings that are 50 ns off make one that is 0.01 % off
 	rateFor   = 100 * time.Millisecond // the kernel's clock may be set to another speed
 	readingIn = 1000                   // ticks; a reading that takes longer was interrupted
+	readings  = 10                     // of the kernel's clock at first, of which the one that took least counts
 )
 
 func newClock() (c clock, err error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return c, os.NewSyscallError("clock_gettime", err)
+	least := int64(math.MaxInt64)
+	for range readings {
+		var before, after unix.Timespec
+		failed := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before)
+		base := time.Now()
+		if err := cmp.Or(failed, unix.ClockGettime(unix.CLOCK_MONOTONIC, &after)); err != nil {
+			return c, os.NewSyscallError("clock_gettime", err)
+		}
+		if took := after.Nano() - before.Nano(); took < least {
+			least, c.base, c.begin = took, base, before.Nano()+took/2
+		}
 	}
 	source, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource") // none under some emulators
 	switch strings.TrimSpace(string(source)) {
 	case "tsc", "arch_sys_counter":
 		c.steady = arch.Ticks() != 0
 	}
-	c.base, c.begin, c.read, c.at = time.Now(), now.Nano(), now.Nano(), now.Nano()
-	c.from = arch.Ticks()
+	c.at = c.begin
 	return c, nil
 }
 
@@ -71,12 +81,14 @@ func (c *clock) look() int64 {
 		at = max(at, c.after(ticks))
 	}
 	passed := now - c.read
-	if !c.steady || passed < int64(rateAfter) || took > readingIn {
+	if !c.steady || took > readingIn || c.from != 0 && passed < int64(rateAfter) {
 		return at
 	}
-	span := min(2*passed, int64(rateFor))
-	c.span = uint64(float64(ticks) * float64(span) / float64(passed))
-	c.rate = uint64(float64(max(0, span-(at-now))) / float64(c.span) * (1 << 32))
+	if c.from != 0 {
+		span := min(2*passed, int64(rateFor))
+		c.span = uint64(float64(ticks) * float64(span) / float64(passed))
+		c.rate = uint64(float64(max(0, span-(at-now))) / float64(c.span) * (1 << 32))
+	}
 	c.from, c.read, c.at = before, now, at
 	return at
 }

@@ -3,6 +3,8 @@ package calls
 import (
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The clock never goes back, and is that of the kernel, with the counter and without, whatever rate it has found before.
@@ -38,5 +40,30 @@ func TestClock(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The clocks of all processes of a host are the same one: a message is never there before it was sent.
+func TestClocksAreTheKernels(t *testing.T) {
+	kernel := func() int64 {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			t.Fatal(err)
+		}
+		return now.Nano()
+	}
+	const rounds, off = 100, int64(10 * time.Microsecond)
+	good := 0
+	for range rounds {
+		c, err := newClock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, now, after := kernel(), c.now(), kernel(); now >= before-off && now <= after+off {
+			good++
+		}
+	}
+	if good < rounds*9/10 { // a process may lose its CPU in each of the readings at first
+		t.Errorf("%d of %d clocks are off by more than %d ns", rounds-good, rounds, off)
 	}
 }
