@@ -147,6 +147,11 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.endMaking()
+	return c.deriveInside(ctx, op, own, bad)
+}
+
+// deriveInside is derive inside of a call that makes communicators.
+func (c *Comm) deriveInside(ctx context.Context, op string, own choice, bad error) (*Comm, error) {
 	own.context, own.refused = c.world.context, bad != nil
 	choices, err := c.choose(ctx, own)
 	if err != nil {

@@ -127,10 +127,11 @@
 // waits lets others in, and the progress that they make is its own too. These limits hold:
 //
 //   - A communicator has one collective at a time, as MPI says, and of the calls that make
-//     communicators there is one at a time in the rank; a second one fails with ErrConcurrent.
+//     communicators and windows there is one at a time in the rank; a second one fails with ErrConcurrent.
 //     The program has them follow each other in the same order on all ranks.
 //   - A request is waited for by one goroutine.
-//   - There are no windows: making one fails on all ranks.
+//   - The epochs of a window are those of all goroutines. Waits for a lock, for calls of other ranks and for
+//     flushes let other calls in; what else waits for ranks of other hosts (an Accumulate, say) does not.
 //   - Functions of the program that a call runs (an [OpFunc], say) make no calls. They run while
 //     the rank is inside, on the goroutine of any of its calls.
 //   - A wait of more than a millisecond naps, for a millisecond at most, instead of sleeping until a

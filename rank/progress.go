@@ -110,3 +110,12 @@ func (w *World) vain() {
 func (w *World) waitFor(ctx context.Context, c wait.Condition) error {
 	return w.messages.WaitFor(ctx, c)
 }
+
+// waitInside is waitFor in which no call of another goroutine comes in. What it waits for
+// must not need one.
+func (w *World) waitInside(ctx context.Context, c wait.Condition) error {
+	before := w.waiter.KeepTurn(true)
+	err := w.waitFor(ctx, c)
+	w.waiter.KeepTurn(before)
+	return err
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -219,6 +220,10 @@ func TestCollectivesOfOneCommunicatorExclude(t *testing.T) {
 			_, err := c.Split(ctx, 0, 0)
 			return err
 		},
+		"window": func(ctx context.Context, c *rank.Comm) error {
+			_, err := rank.WinAllocate[int](ctx, c, 1)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := make(chan struct{})
@@ -244,13 +249,187 @@ func TestCollectivesOfOneCommunicatorExclude(t *testing.T) {
 	}
 }
 
-// The windows that such a world does not have are refused on all ranks.
-func TestWindowsDoNotTakeTurns(t *testing.T) {
-	inTurns(t, 2, func(ctx context.Context, c *rank.Comm) error {
-		if _, err := rank.WinAllocate[int](ctx, c, 1); err == nil {
-			return errors.New("got a window")
+// access has four goroutines of each rank at one window: all add to the same elements of rank 0, by
+// three calls, and each has elements of its own at the next rank.
+func access(ctx context.Context, c *rank.Comm) error {
+	const several, rounds, own = 4, 30, 3000
+	w, err := rank.WinAllocate[int](ctx, c, 3+several*own)
+	if err == nil {
+		err = w.LockAll(ctx, 0)
+	}
+	if err != nil {
+		return err
+	}
+	seen := make([][]int, several)
+	next := (c.Rank() + 1) % c.Size()
+	if err := concurrently(several, func(i int) error {
+		out, in := make([]int, own), make([]int, own)
+		for round := range rounds {
+			before, err := w.FetchAndOp(1, 0, 0, rank.Sum)
+			if err != nil {
+				return err
+			}
+			seen[i] = append(seen[i], before)
+			if err := w.Accumulate([]int{1, 1}, 0, 1, rank.Sum); err != nil {
+				return err
+			}
+			for k := range out {
+				out[k] = i + round*k
+			}
+			if err := w.Put(out, next, 3+own*i); err != nil {
+				return err
+			}
+			if err := w.Flush(ctx, next); err != nil {
+				return err
+			}
+			if err := w.Get(in, next, 3+own*i); err != nil {
+				return err
+			}
+			if err := w.FlushLocal(ctx, next); err != nil {
+				return err
+			}
+			if !slices.Equal(in, out) {
+				return fmt.Errorf("goroutine %d, round %d: got other elements than were put", i, round)
+			}
 		}
-		return rank.Barrier(ctx, c)
+		for added := false; !added; {
+			was, err := w.FetchAndOp(0, 0, 2, rank.NoOp)
+			if err != nil {
+				return err
+			}
+			got, err := w.CompareAndSwap(was+1, was, 0, 2)
+			if err != nil {
+				return err
+			}
+			added = got == was
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	all := slices.Concat(seen...)
+	if slices.Sort(all); len(slices.Compact(all)) != several*rounds {
+		return fmt.Errorf("%d fetches, but a value came twice", several*rounds)
+	}
+	if err := w.UnlockAll(ctx); err != nil {
+		return err
+	}
+	if err := rank.Barrier(ctx, c); err != nil {
+		return err
+	}
+	n := several * c.Size()
+	if want := []int{n * rounds, n * rounds, n*rounds + n}; c.Rank() == 0 && !slices.Equal(w.Base()[:3], want) {
+		return fmt.Errorf("sums %v, want %v", w.Base()[:3], want)
+	}
+	return w.Free(ctx)
+}
+
+func TestWindowsOfSeveralGoroutines(t *testing.T) { inTurns(t, 3, access) }
+
+// Each goroutine has a window, whose fences, and the epochs of Post and Start, meet those of the others in any order.
+func TestEpochsOfSeveralGoroutines(t *testing.T) {
+	inTurns(t, 2, func(ctx context.Context, c *rank.Comm) error {
+		var windows [3]*rank.Win[int]
+		for i := range windows {
+			w, err := rank.WinAllocate[int](ctx, c, 2)
+			if err != nil {
+				return err
+			}
+			windows[i] = w
+		}
+		peer := 1 - c.Rank()
+		other, err := c.Group().Incl([]int{peer})
+		if err != nil {
+			return err
+		}
+		if err := concurrently(len(windows), func(i int) error {
+			w := windows[i]
+			for round := range 20 {
+				if err := w.Fence(ctx, 0); err != nil {
+					return err
+				}
+				if err := w.Put([]int{round}, peer, 0); err != nil {
+					return err
+				}
+				if err := w.Fence(ctx, rank.ModeNoSucceed); err != nil {
+					return err
+				}
+				if got := w.Base()[0]; got != round {
+					return fmt.Errorf("window %d, round %d: a fence gave %d", i, round, got)
+				}
+				if err := w.Post(other, 0); err != nil {
+					return err
+				}
+				if err := w.Start(ctx, other, 0); err != nil {
+					return err
+				}
+				if err := w.Put([]int{round}, peer, 1); err != nil {
+					return err
+				}
+				if err := errors.Join(w.Complete(ctx), w.Wait(ctx)); err != nil {
+					return err
+				}
+				if got := w.Base()[1]; got != round {
+					return fmt.Errorf("window %d, round %d: Wait gave %d", i, round, got)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		for _, w := range windows {
+			if err := w.Free(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// One goroutine waits for a lock that its holder gives back when another one has sent a message.
+func TestSendBesideLock(t *testing.T) {
+	inTurns(t, 2, func(ctx context.Context, c *rank.Comm) error {
+		w, err := rank.WinAllocate[int](ctx, c, 1)
+		if err != nil {
+			return err
+		}
+		for _, kind := range []rank.LockType{rank.LockShared, rank.LockExclusive} {
+			for round := range 20 {
+				if c.Rank() == 1 {
+					if err := w.Lock(ctx, rank.LockExclusive, 0, 0); err != nil {
+						return err
+					}
+					if err := rank.Send(ctx, c, []int{round}, 0, 1); err != nil {
+						return err
+					}
+					if _, err := rank.Recv(ctx, c, make([]int, 1), 0, 2); err != nil {
+						return err
+					}
+					if err := w.Unlock(ctx, 0); err != nil {
+						return err
+					}
+				} else {
+					if _, err := rank.Recv(ctx, c, make([]int, 1), 1, 1); err != nil {
+						return err
+					}
+					if err := concurrently(2, func(i int) error {
+						if i == 0 {
+							return w.Lock(ctx, kind, 0, 0)
+						}
+						return rank.Ssend(ctx, c, []int{round}, 1, 2)
+					}); err != nil {
+						return err
+					}
+					if err := w.Unlock(ctx, 0); err != nil {
+						return err
+					}
+				}
+				if err := rank.Barrier(ctx, c); err != nil {
+					return err
+				}
+			}
+		}
+		return w.Free(ctx)
 	})
 }
 
@@ -260,7 +439,7 @@ func init() {
 		defer cancel()
 		w, err := rank.Init(ctx, rank.Config{Concurrent: true})
 		if err == nil {
-			err = errors.Join(talk(ctx, w.Comm()), collect(ctx, w.Comm()))
+			err = errors.Join(talk(ctx, w.Comm()), collect(ctx, w.Comm()), access(ctx, w.Comm()))
 			err = errors.Join(err, w.Finalize(ctx))
 		}
 		if err != nil {
@@ -272,12 +451,14 @@ func init() {
 
 func TestGoroutinesOfProcesses(t *testing.T) {
 	testenv.NoLeaks(t)
-	for _, env := range [][]string{nil, {"GORUN_ASYNC_PROGRESS=on"}} {
-		j := &job{program: "in turns", hosts: []int{2}, env: env}
-		j.start(t)
-		for r := range 2 {
-			if status := j.wait(t, r); status != 0 {
-				t.Errorf("%v: rank %d: status %d\n%s", env, r, status, &j.errs[r])
+	for _, hosts := range [][]int{{2}, {1, 1}} {
+		for _, env := range [][]string{nil, {"GORUN_ASYNC_PROGRESS=on"}} {
+			j := &job{program: "in turns", hosts: hosts, env: env}
+			j.start(t)
+			for r := range 2 {
+				if status := j.wait(t, r); status != 0 {
+					t.Errorf("%v, %v: rank %d: status %d\n%s", hosts, env, r, status, &j.errs[r])
+				}
 			}
 		}
 	}

@@ -124,9 +124,6 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 		return c.fail(op, -1, badClass(ClassComm, "an intercommunicator cannot have windows"))
 	}
 	var bad error
-	if c != nil && c.world != nil && c.world.turns != nil {
-		bad = errors.New("a world with Config.Concurrent has no windows: their calls cannot take turns")
-	}
 	if n < 0 || n > math.MaxInt/w.elem {
 		bad = badClass(ClassArg, "%d elements: expected 0 or more", n)
 	}
@@ -138,16 +135,22 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 	case len(info) == 1 && info[0].DispUnit > 0:
 		w.unit = info[0].DispUnit
 	}
-	// Not Dup: the attributes of c are none of the window's.
-	d, err := c.derive(ctx, op, choice{}, bad)
-	if err != nil {
-		return err
-	}
-	d.name = fmt.Sprintf("%s.win%d", c.name, c.children)
-	if err := d.enter(); err != nil {
+	if err := c.enterCollective(); err != nil {
 		return c.fail(op, -1, err)
 	}
 	world := c.world
+	if err := world.beginMaking(); err != nil {
+		world.leave()
+		return c.fail(op, -1, err)
+	}
+	// Not Dup: the attributes of c are none of the window's.
+	d, err := c.deriveInside(ctx, op, choice{}, bad)
+	if err != nil {
+		world.endMaking()
+		world.leave()
+		return err
+	}
+	d.name = fmt.Sprintf("%s.win%d", c.name, c.children)
 	g := rma.Group{Rank: d.rank, Size: d.size, World: d.worldRank,
 		AllGather: func(ctx context.Context, all []byte, block int) error {
 			return d.team.Run(ctx, &coll.Args{Kind: coll.AllGather, Recv: coll.Buffer{Mem: all}, Bytes: block})
@@ -165,6 +168,7 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 			world.regions.add(mr, true) // for messages and collectives, as memory of Alloc
 		}
 	}
+	world.endMaking()
 	world.leave()
 	if err != nil {
 		w.comm = d
@@ -185,7 +189,10 @@ func (w *World) oneSided() *rma.Engine {
 		return w.rma
 	}
 	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Find: w.regions.find,
-		Dead: w.messages.Check, Mark: w.watch.mark, Died: ErrPeerDied, Wait: w.waitFor, Idle: &w.watch.sleeps, Peers: w.peers, Patience: w.device.Silence}
+		Dead: w.messages.Check, Mark: w.watch.mark, Died: ErrPeerDied, Wait: w.waitFor, Hold: w.waitInside, Idle: &w.watch.sleeps, Peers: w.peers, Patience: w.device.Silence}
+	if w.turns != nil {
+		cfg.Turns = w.turns
+	}
 	w.rma = rma.NewEngine(cfg)
 	w.activate(w.rma)
 	if w.beside != nil {

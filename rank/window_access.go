@@ -20,7 +20,7 @@ func (w *window) quick(target int) bool {
 		return false
 	}
 	world := w.comm.world
-	if world.recorder != nil || atomic.LoadUint32(&world.busy) != busyNot {
+	if world.recorder != nil || world.turns != nil || atomic.LoadUint32(&world.busy) != busyNot {
 		return false
 	}
 	if world.beside != nil {
@@ -190,7 +190,8 @@ func (w *Win[T]) CompareAndSwap(value, compare T, target, disp int) (before T, e
 	}
 	w.value[0], w.other[0] = value, compare
 	err = w.in.CompareAndSwap(target, off, bytesOf(w.value[:]), bytesOf(w.other[:]), bytesOf(w.result[:]))
-	return w.result[0], w.end("compare_and_swap", target, err)
+	before = w.result[0] // another call may use it when this one has ended
+	return before, w.end("compare_and_swap", target, err)
 }
 
 // try is accumulate where nothing has to be waited for.

@@ -122,6 +122,7 @@ type Waiter struct {
 	crowded bool // Config.Oversubscribed
 	spun    uint // calls of Spin
 	turns   Turns
+	kept    bool // the waits of the caller keep their turn
 }
 
 // Counts count what a Waiter did.
@@ -185,8 +186,15 @@ func (w *Waiter) SetThorough(on bool) { w.thorough = on }
 // Crowded tells whether there are more ranks than CPUs.
 func (w *Waiter) Crowded() bool { return w.crowded }
 
-// InTurns tells whether several goroutines may wait at the same time.
-func (w *Waiter) InTurns() bool { return w.turns != nil }
+// InTurns tells whether several goroutines may wait at the same time, now.
+func (w *Waiter) InTurns() bool { return w.turns != nil && !w.kept }
+
+// KeepTurn has the caller keep its turn in its waits from now on, as the only one that waits, or not any
+// more. It gives what was so before, which the caller sets again at the latest when its turn ends.
+func (w *Waiter) KeepTurn(on bool) (before bool) {
+	before, w.kept = w.kept, on
+	return before
+}
 
 // Scheduled tells whether ranks are goroutines of one process.
 func (w *Waiter) Scheduled() bool { return w.scheduler }
@@ -240,7 +248,7 @@ func (w *Waiter) Wait(ctx context.Context, c Condition) error {
 	if c.Ready() {
 		return nil
 	}
-	if w.turns != nil {
+	if w.InTurns() {
 		return w.waitInTurns(ctx, c)
 	}
 	if w.spin(c) {

@@ -104,7 +104,7 @@ func (l *remote) lives() bool {
 // member is there still; that it has died is an error all the same.
 func (w *Window) Flush(ctx context.Context, member int) error {
 	if t := w.remotes[member].target; t != nil && (t.Flying() > 0 || t.Err() != nil) {
-		return w.e.await(ctx, t, t.Posted())
+		return w.e.awaitAll(ctx, t)
 	}
 	return w.missed(&w.remotes[member])
 }

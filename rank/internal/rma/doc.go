@@ -42,6 +42,8 @@
 // with their context. The accumulates wait for holders of the accumulate lock,
 // which have it for the time of some copies, and end with their death, or with an
 // error when one does not go on for some 10 s. A window
-// belongs to one goroutine at a time. It starts none; memory of accesses is kept
+// belongs to one goroutine at a time; where calls of several take turns (Config.Turns), only what waits for
+// calls of other ranks lets another one in: Lock, Start, Wait and flushes. All else keeps its turn, so
+// that what it has in the engine stays. It starts none; memory of accesses is kept
 // alive until they are complete.
 package rma

@@ -35,8 +35,11 @@ type Config struct {
 	// Patience is how long a member may be in an accumulate before others give it up: as long as queue pairs wait for a
 	// silent peer. 0 is 10 s.
 	Patience time.Duration
-	// Wait waits until c is ready, and has Progress called meanwhile.
-	Wait func(ctx context.Context, c wait.Condition) error
+	// Wait waits until c is ready, and has Progress called meanwhile. Hold does so too, and no other call of
+	// the rank begins or goes on before it returns.
+	Wait, Hold func(ctx context.Context, c wait.Condition) error
+	// Turns are those of the rank's calls, nil where they follow each other.
+	Turns wait.Turns
 	// Idle counts the sleeps of the rank's waits.
 	Idle *uint32
 }
@@ -229,7 +232,20 @@ func (r *room) Ready() bool {
 func (e *Engine) await(ctx context.Context, t *target, seq uint64) error {
 	e.done = reached{e, t, seq}
 	if !e.done.Ready() {
-		if err := e.cfg.Wait(ctx, &e.done); err != nil {
+		if err := e.cfg.Hold(ctx, &e.done); err != nil {
+			return err
+		}
+	}
+	return t.Err()
+}
+
+// awaitAll is await of all that was posted to the target, in which other calls may begin.
+func (e *Engine) awaitAll(ctx context.Context, t *target) error {
+	if e.cfg.Turns == nil {
+		return e.await(ctx, t, t.Posted())
+	}
+	if c := (&reached{e, t, t.Posted()}); !c.Ready() {
+		if err := e.cfg.Wait(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -247,7 +263,7 @@ func (e *Engine) post(t *target, mem []byte) error {
 			}
 		}
 		if r := (*room)(e); !r.Ready() {
-			if err := e.cfg.Wait(context.Background(), r); err != nil {
+			if err := e.cfg.Hold(context.Background(), r); err != nil {
 				return err
 			}
 		}

@@ -152,7 +152,7 @@ func (w *Window) release(member int) error {
 	if err := w.set(l, wordAccumulate, l.accumulate); err != nil {
 		return err
 	}
-	return w.Flush(context.Background(), member)
+	return w.e.await(context.Background(), l.target, l.target.Posted())
 }
 
 // Lock takes the passive-target lock of a member (MPI_Win_lock).
@@ -325,7 +325,7 @@ const (
 	forCompleted // access epochs of all origins of the exposure epoch
 )
 
-// A waiting is what the window's one running call waits for.
+// A waiting is what a call of the window waits for: the one that runs, unless calls take turns.
 type waiting struct {
 	w      *Window
 	what   purpose
@@ -339,12 +339,18 @@ type waiting struct {
 
 // until waits for a lock of a member, or for an epoch.
 func (w *Window) until(ctx context.Context, what purpose, member int) error {
-	c := &w.wait
+	c, waits := &w.wait, w.e.cfg.Hold
+	if what >= forExclusive { // what other ranks do may want other calls of this one
+		waits = w.e.cfg.Wait
+		if w.e.cfg.Turns != nil {
+			c = &waiting{w: w}
+		}
+	}
 	c.what, c.member, c.again, c.err, c.idle, c.since = what, member, false, nil, *w.e.cfg.Idle, time.Time{}
 	if what < forPosted && w.remotes[member].words == nil {
 		return c.ask(ctx)
 	}
-	if err := w.e.cfg.Wait(ctx, c); err != nil {
+	if err := waits(ctx, c); err != nil {
 		return err
 	}
 	return c.err
@@ -440,10 +446,20 @@ func (c *waiting) ask(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		turns := c.w.e.cfg.Turns
+		if c.what < forExclusive {
+			turns = nil
+		}
+		if turns != nil {
+			turns.Leave()
+		}
 		if n < askSoon {
 			runtime.Gosched()
 		} else {
 			time.Sleep(min(askPause*time.Duration(n/askSoon), askMost))
+		}
+		if turns != nil {
+			turns.Enter(n >= askSoon)
 		}
 	}
 }

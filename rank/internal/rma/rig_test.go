@@ -196,7 +196,7 @@ func (m *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 	}
 	ec.Peers.Learn(intros)
 	waiter := wait.New(wait.Config{Scheduler: true, Sleeper: sleeper{device.(rdma.Sleeper), &m.sleeps}})
-	ec.Wait = waiter.Wait
+	ec.Wait, ec.Hold = waiter.Wait, waiter.Wait
 	gather := func(ctx context.Context, mine []byte) ([][]byte, error) {
 		return exchange.AllGather(ctx, slices.Clone(mine))
 	}
