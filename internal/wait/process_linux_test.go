@@ -60,7 +60,8 @@ func playChild(how, rounds string) error {
 // The first words of a rank's arena.
 const (
 	ballAt  = 0  // how often this rank has played the ball; the peer waits for it
-	stampAt = 64 // when it last did, in nanoseconds of the wall clock
+	stampAt = 64 // when it last had rung for it, in nanoseconds of the wall clock
+	rungAt  = 72 // and for which play
 	loadAt  = 128
 	// loadLines is how many cache lines travel with the ball. As on the hot
 	// path their stores are in front of the ball's in the store buffer, which
@@ -79,6 +80,8 @@ type player struct {
 	theirLoad  [loadLines]*uint64
 	stamp      *int64
 	theirStamp *int64
+	rung       *uint64
+	theirRung  *uint64
 	fickle     bool // parks after a random number of misses
 	lost       int
 	prepared   int
@@ -101,6 +104,7 @@ func newPlayer(s *shm.Segment, rank int, how string) (*player, error) {
 		bell: s.Bell(rank), peer: s.Bell(1 - rank),
 		ball: wordAt(mine, ballAt), theirs: word{v: wordAt(theirs, ballAt)},
 		stamp: signedAt(mine, stampAt), theirStamp: signedAt(theirs, stampAt),
+		rung: wordAt(mine, rungAt), theirRung: wordAt(theirs, rungAt),
 	}
 	for i := range loadLines {
 		p.load[i], p.theirLoad[i] = wordAt(mine, loadAt+i*arch.CacheLine), wordAt(theirs, loadAt+i*arch.CacheLine)
@@ -119,7 +123,6 @@ func (p *player) play(ctx context.Context, first, last uint64) error {
 	for i := first; i <= last; i++ {
 		if p.fickle {
 			p.waiter.spins, p.waiter.yields = rand.IntN(64), 1
-			atomic.StoreInt64(p.stamp, time.Now().UnixNano())
 			for range rand.IntN(64) {
 				arch.Pause()
 			}
@@ -131,6 +134,10 @@ func (p *player) play(ctx context.Context, first, last uint64) error {
 		}
 		arch.StoreRelease64(p.ball, i)
 		p.peer.Ring()
+		if p.fickle {
+			atomic.StoreInt64(p.stamp, time.Now().UnixNano())
+			atomic.StoreUint64(p.rung, i)
+		}
 		p.theirs.want = i
 		if err := p.waiter.Wait(ctx, &p.theirs); err != nil {
 			return err
@@ -150,12 +157,12 @@ func (p *player) play(ctx context.Context, first, last uint64) error {
 func (p *player) Prepare() { p.prepared++; p.bell.Prepare() }
 func (p *player) Cancel()  { p.bell.Cancel() }
 
-// Sleep counts a lost wake-up: the ball came long ago, and only the end of the
-// sleep tells.
+// Sleep counts a lost wake-up: the peer has rung for the ball long ago, and only the end of the
+// sleep tells. Between both it may have lost its CPU.
 func (p *player) Sleep(ns int64) (woken bool) {
 	p.slept++
 	woken = p.bell.Sleep(ns)
-	if !woken && p.theirs.Ready() && time.Now().UnixNano()-atomic.LoadInt64(p.theirStamp) > int64(sleepLeast)/2 {
+	if !woken && p.theirs.Ready() && atomic.LoadUint64(p.theirRung) >= p.theirs.want && time.Now().UnixNano()-atomic.LoadInt64(p.theirStamp) > int64(sleepLeast)/2 {
 		p.lost++
 	}
 	return woken
