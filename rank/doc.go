@@ -134,8 +134,8 @@
 //     flushes let other calls in; what else waits for ranks of other hosts (an Accumulate, say) does not.
 //   - Functions of the program that a call runs (an [OpFunc], say) make no calls. They run while
 //     the rank is inside, on the goroutine of any of its calls.
-//   - A wait of more than a millisecond naps, for a millisecond at most, instead of sleeping until a
-//     peer wakes the rank; gorun is not told what such a rank waits for.
+//   - While several goroutines are in calls, a wait of more than a millisecond naps, for a millisecond at most,
+//     instead of sleeping until a peer wakes the rank, and gorun is not told what such a rank waits for.
 //
 // # Ownership
 //

@@ -3,6 +3,7 @@ package rank
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // turns are those of the program's calls where several goroutines make them
@@ -15,13 +16,37 @@ import (
 //
 // What a call keeps while it waits is its own: its condition, and the operands of a
 // collective. What it keeps in the World is used between two of its waits only.
+//
+// As long as there is one call, as in a program that only may have several goroutines, its waits leave nothing.
 type turns struct {
 	mu    sync.Mutex // above World.busy, which excludes the progress thread
 	world *World
+	calls atomic.Int32 // that are inside, wait, or want to get in
 }
 
-// Leave lets other calls in.
-func (t *turns) Leave() { t.world.leave() }
+// loneSleep is how long a call that is alone sleeps at most, for another one does not wake it.
+const loneSleep = time.Millisecond
+
+// begin is that of a call.
+func (t *turns) begin() {
+	t.calls.Add(1)
+	t.mu.Lock()
+}
+
+// end is that of a call.
+func (t *turns) end() {
+	t.calls.Add(-1)
+	t.mu.Unlock()
+}
+
+// Leave lets other calls in. The caller's own goes on.
+func (t *turns) Leave() {
+	t.calls.Add(1)
+	t.world.leave()
+}
+
+// Alone tells whether there is no other call.
+func (t *turns) Alone() bool { return t.calls.Load() == 1 }
 
 // Enter goes on with a call that has left.
 func (t *turns) Enter(slept bool) {

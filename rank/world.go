@@ -199,7 +199,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	}
 	if cfg.Concurrent {
 		w.turns = &turns{world: w}
-		waiting.Turns = w.turns
+		waiting.Turns, waiting.SleepMost = w.turns, loneSleep
 	}
 	waiting.Sleeper = w.watch
 	waiting.CPU = w.place.seat
@@ -262,7 +262,7 @@ const (
 // enter begins a call; leave ends it.
 func (w *World) enter() error {
 	if w.turns != nil {
-		w.turns.mu.Lock()
+		w.turns.begin()
 	}
 	if !atomic.CompareAndSwapUint32(&w.busy, busyNot, busyCall) && !w.takeOver() {
 		return ErrConcurrent // never in turns
@@ -311,7 +311,7 @@ func (w *World) leave() {
 		w.beside.left()
 	}
 	if w.turns != nil {
-		w.turns.mu.Unlock()
+		w.turns.end()
 	}
 }
 

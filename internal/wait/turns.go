@@ -16,17 +16,48 @@ type Turns interface {
 	Leave()
 	// Enter returns when it is the caller's turn again. slept: it was away for long.
 	Enter(slept bool)
+	// Alone tells whether nobody else waits, or wants a turn. Who comes to want one may wake the Sleeper, or let it
+	// sleep on, for Config.SleepMost at most.
+	Alone() bool
 }
 
 // turnNap bounds the sleeps of a wait that takes turns, and with it how late it may find what
 // another goroutine has completed for it.
 const turnNap = time.Millisecond
 
-// waitInTurns is Wait where the caller leaves between its polls. It uses no Sleeper, which
-// has one user.
+// A lonely condition is over when its caller is not alone any more, too.
+type lonely struct {
+	c     Condition
+	turns Turns
+	ready bool // c is
+}
+
+func (l *lonely) Ready() bool {
+	l.ready = l.c.Ready()
+	return l.ready || !l.turns.Alone()
+}
+
+// waitAlone is Wait for as long as the caller is the only one: it keeps its turn.
+func (w *Waiter) waitAlone(ctx context.Context, c Condition) (ready bool, err error) {
+	outer, before := w.lonely, w.KeepTurn(true) // c may wait itself
+	w.lonely = lonely{c: c, turns: w.turns}
+	err = w.Wait(ctx, &w.lonely)
+	ready, w.lonely = w.lonely.ready, outer
+	w.KeepTurn(before)
+	return ready, err
+}
+
+// waitInTurns is Wait where the caller leaves between its polls while there are others. Then it uses no
+// Sleeper, which has one user.
 func (w *Waiter) waitInTurns(ctx context.Context, c Condition) error {
 	start := time.Now()
 	for n := 1; ; n++ {
+		if w.turns.Alone() {
+			if ready, err := w.waitAlone(ctx, c); ready || err != nil {
+				return err
+			}
+			n, start = 1, time.Now()
+		}
 		w.turns.Leave()
 		slept := w.between(n, start)
 		w.turns.Enter(slept)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,11 +19,65 @@ type lock struct {
 
 func (l *lock) Leave() { l.Unlock() }
 
+func (l *lock) Alone() bool { return false }
+
 func (l *lock) Enter(slept bool) {
 	l.Lock()
 	if slept {
 		l.slept++
 	}
+}
+
+// Whoever is alone keeps its turn and sleeps; another one that comes gets in at once.
+func TestWaitAloneInTurns(t *testing.T) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	l := &loneLock{asleep: make(chan struct{}), woken: make(chan struct{})}
+	w := New(Config{Scheduler: true, IdleAfter: time.Nanosecond, Turns: l, Sleeper: l})
+	f, other := new(flag), make(chan struct{})
+	l.Lock()
+	go func() {
+		defer close(other)
+		<-l.asleep // for ever, unless it is woken
+		if l.TryLock() {
+			t.Error("a call that was alone has left its turn")
+			l.Unlock()
+		}
+		l.others.Store(1)
+		close(l.woken)
+		l.Lock()
+		f.set = true
+		l.others.Store(0)
+		l.Unlock()
+	}()
+	if err := w.Wait(ctx, f); err != nil || !f.set {
+		t.Errorf("got %v, ready %v", err, f.set)
+	}
+	<-other
+	if sleeps := w.Counts().Sleeps; sleeps != 1 {
+		t.Errorf("%d sleeps, want 1", sleeps)
+	}
+	l.Unlock()
+}
+
+// A loneLock knows who else is there, and sleeps until it is woken.
+type loneLock struct {
+	sync.Mutex
+	others        atomic.Int32
+	asleep, woken chan struct{}
+	once          sync.Once
+}
+
+func (l *loneLock) Leave()      { l.Unlock() }
+func (l *loneLock) Enter(bool)  { l.Lock() }
+func (l *loneLock) Alone() bool { return l.others.Load() == 0 }
+func (l *loneLock) Prepare()    {}
+func (l *loneLock) Cancel()     {}
+
+func (l *loneLock) Sleep(int64) bool {
+	l.once.Do(func() { close(l.asleep) })
+	<-l.woken
+	return true
 }
 
 // A flag is plain memory: the race detector sees a poll out of turn.

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync/atomic"
@@ -94,6 +95,8 @@ type Config struct {
 	CPU int
 	// IdleAfter is how long a wait lasts before the rank parks; 0 means 1 ms.
 	IdleAfter time.Duration
+	// SleepMost is how long a sleep lasts at most; 0 means 100 ms.
+	SleepMost time.Duration
 	// Turns lets several goroutines wait at the same time. nil: one does.
 	Turns Turns
 }
@@ -106,6 +109,7 @@ type Waiter struct {
 	enter   func() // a yield that the scheduler sees
 	sleeper Sleeper
 	idle    time.Duration
+	longest time.Duration // of a sleep
 
 	scheduler bool // Config.Scheduler
 
@@ -123,6 +127,7 @@ type Waiter struct {
 	spun    uint // calls of Spin
 	turns   Turns
 	kept    bool // the waits of the caller keep their turn
+	lonely  lonely
 }
 
 // Counts count what a Waiter did.
@@ -157,6 +162,7 @@ func New(c Config) *Waiter {
 	if c.Scheduler {
 		w.home.cpu = -1
 	}
+	w.longest = cmp.Or(c.SleepMost, sleepMost)
 	if w.idle <= 0 {
 		w.idle = idleDefault
 	}
@@ -380,7 +386,7 @@ func (w *Waiter) park(ctx context.Context, c Condition, start time.Time) (ready 
 			w.sleeper.Cancel()
 			return false, err
 		}
-		woken := w.sleeper.Sleep(int64(min(max(w.now().Sub(start)/napDivisor, sleepLeast), sleepMost)))
+		woken := w.sleeper.Sleep(int64(min(max(w.now().Sub(start)/napDivisor, sleepLeast), w.longest)))
 		w.counts.Sleeps++
 		if c.Ready() {
 			if !woken {
