@@ -21,6 +21,7 @@ type Stat struct {
 	Parent, Group, Session int
 	CPU                    time.Duration // in user mode and in the kernel, in whole Ticks
 	Threads                int
+	Parted                 bool   // it has waited for the end of a process that it had started
 	Start                  uint64 // when it began, in Ticks since the machine did
 	RSS                    int64  // bytes of memory
 
@@ -74,6 +75,7 @@ func Parse(text []byte) (s Stat, ok bool) {
 		PID: int(number(head)), Name: string(rest[:end]), State: fields[0][0],
 		Parent: int(field(4)), Group: int(field(5)), Session: int(field(6)),
 		CPU:     time.Duration(field(14)+field(15)) * Tick,
+		Parted:  field(11) > 0, // a page fault of such a process
 		Threads: int(field(20)), Start: field(22), RSS: int64(field(last)) * int64(unix.Getpagesize()),
 		flags: field(9),
 	}

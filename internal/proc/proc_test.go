@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 	for _, name := range []string{"cat", "a) S 1 (b", ") Z ", "", "two words", "((", "))"} {
 		text := "17 (" + name + ") S 3 17 5 0 -1 4194308 1 2 3 4 250 50 7 8 20 0 4 0 8812 9999 33 18446744073709551615 1 1\n"
 		got, ok := Parse([]byte(text))
-		want := Stat{PID: 17, Name: name, State: 'S', Parent: 3, Group: 17, Session: 5, CPU: 3 * time.Second, Threads: 4, Start: 8812, RSS: 33 * page, flags: 4194308}
+		want := Stat{PID: 17, Name: name, State: 'S', Parent: 3, Group: 17, Session: 5, CPU: 3 * time.Second, Parted: true, Threads: 4, Start: 8812, RSS: 33 * page, flags: 4194308}
 		if !ok || got != want || got.Ended() || !got.Exiting() {
 			t.Errorf("%q: got %+v, %v, want %+v", name, got, ok, want)
 		}

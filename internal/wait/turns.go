@@ -16,8 +16,8 @@ type Turns interface {
 	Leave()
 	// Enter returns when it is the caller's turn again. slept: it was away for long.
 	Enter(slept bool)
-	// Alone tells whether nobody else waits, or wants a turn. Who comes to want one may wake the Sleeper, or let it
-	// sleep on, for Config.SleepMost at most.
+	// Alone tells whether nobody else waits, or wants a turn. A goroutine that comes to want one may wake the Sleeper,
+	// or let it sleep on, for Config.SleepMost at most.
 	Alone() bool
 }
 

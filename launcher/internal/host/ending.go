@@ -23,69 +23,115 @@ type ending struct {
 	next  time.Time // when the next signal is due; zero: none
 	kill  time.Time // when that is KILL
 
-	// wished: the ranks are to be ended with signal, when none of them is on its
-	// way out, or at until.
+	// wished, since then: the ranks are to be ended with signal, when none of them is on its
+	// way out, or after a while. shells are processes of which one below was.
 	wished bool
+	since  time.Time
 	signal syscall.Signal
-	until  time.Time
+	shells []int
 }
 
 // A failure that follows from another may be reported first, by another host. So a
 // host that is told to end its ranks lets those end first that are doing so by
-// themselves, for so long, and looks whether they have so often. It usually finds
-// none.
+// themselves, for so long, or for busyLimit where they have yet to get a CPU, and looks
+// whether they have so often. It usually finds none.
 const (
 	heedLimit = 100 * time.Millisecond
+	busyLimit = 500 * time.Millisecond
 	heedEvery = time.Millisecond
 )
 
 // endRanks ends the ranks with a signal, after those that are on their way out if
 // they are to be heeded. While ranks are being started none is waited for.
 func (h *Host) endRanks(sig syscall.Signal, heed bool) {
-	if !heed || !h.complete || h.ending.begun || !h.anyLeaves() {
+	if !heed || !h.complete || h.ending.begun || h.leaving() == stays {
 		h.beginEnding(sig, heed)
 		return
 	}
 	if e := &h.ending; !e.wished {
-		e.wished, e.signal, e.until = true, sig, time.Now().Add(heedLimit)
+		e.wished, e.signal, e.since = true, sig, time.Now()
 	}
 }
 
 // heedOnTime begins the ending that was put off.
 func (h *Host) heedOnTime(now time.Time) {
-	if e := &h.ending; e.wished && (!now.Before(e.until) || !h.anyLeaves()) {
+	e := &h.ending
+	if !e.wished {
+		return
+	}
+	limits := [...]time.Duration{stays: 0, mayLeave: heedLimit, leaves: busyLimit}
+	if now.Sub(e.since) >= limits[h.leaving()] {
 		h.beginEnding(e.signal, true)
 	}
 }
 
-// anyLeaves tells whether a rank is on its way out.
-func (h *Host) anyLeaves() bool {
+// A way is how far a process is on its way out.
+type way int
+
+const (
+	stays    way = iota
+	mayLeave     // a process below it has ended, and it sleeps all the same, or it runs and there is no such process any more
+	leaves       // it ends, or runs since a process below it has ended
+)
+
+// leaving tells whether a rank is on its way out. Between the moment in which a shell has waited for its
+// program and its end nothing is seen but that it runs.
+func (h *Host) leaving() (found way) {
+	e := &h.ending
 	for _, r := range h.up() {
-		if !r.gone && leaves(r.pid, looksDepth) {
-			return true
+		if !r.gone {
+			found = max(found, h.wayOf(r.pid, looksDepth))
 		}
 	}
-	return false
+	if found < leaves && slices.ContainsFunc(e.shells, runs) {
+		found = leaves
+	}
+	return found
 }
 
-// leaves tells whether a process is on its way out, or soon may be, since one below
-// it is: a shell's program. Connections of a process are closed before it is seen
-// to have ended.
-func leaves(pid, depth int) bool {
+// wayOf is that of a process, whose program may be a process below it, as a shell's is. Connections of a
+// process are closed before it is seen to have ended.
+func (h *Host) wayOf(pid, depth int) (found way) {
 	if exits(pid) {
-		return true
+		return leaves
 	}
 	if depth == 1 {
-		return false
+		return stays
 	}
-	proc := strconv.Itoa(pid)
-	children, _ := os.ReadFile("/proc/" + proc + "/task/" + proc + "/children")
+	own := strconv.Itoa(pid)
+	children, _ := os.ReadFile("/proc/" + own + "/task/" + own + "/children")
 	for i, f := range strings.Fields(string(children)) {
-		if child, err := strconv.Atoi(f); err == nil && i < looksWidth && leaves(child, depth-1) {
-			return true
+		child, err := strconv.Atoi(f)
+		if err != nil || i >= looksWidth {
+			continue
 		}
+		below := h.wayOf(child, depth-1)
+		if below == leaves {
+			if e := &h.ending; !slices.Contains(e.shells, pid) {
+				e.shells = append(e.shells, pid)
+			}
+			if p, ok := proc.Read("/proc/" + f + "/stat"); ok && p.Ended() && !runs(pid) {
+				below = mayLeave
+			}
+		}
+		found = max(found, below)
 	}
-	return false
+	if p, ok := proc.Read("/proc/" + own + "/stat"); len(children) == 0 && ok && p.Parted && runs(pid) {
+		found = mayLeave // a shell between its program's end and its own
+	}
+	return found
+}
+
+// runs tells whether a process has a CPU, or waits for one. It may do so as one that is about to sleep: while it
+// waits for a child in wait4, which has gone from the list of its children before the call is over.
+func runs(pid int) bool {
+	dir := "/proc/" + strconv.Itoa(pid)
+	p, ok := proc.Read(dir + "/stat")
+	if !ok || p.State != 'S' {
+		return ok && p.State == 'R'
+	}
+	where, _ := os.ReadFile(dir + "/wchan")
+	return string(where) == "0"
 }
 
 // exits tells whether all threads of a process have ended or cannot but end: nothing

@@ -21,13 +21,17 @@ func TestLeaves(t *testing.T) {
 	testenv.NoLeaks(t)
 	for _, c := range []struct {
 		name, script string
-		want         bool
+		want         way
+		shell        way // when it is known to have had a child that ended
 	}{
-		{"runs", "echo; exec sleep 100", false},
-		{"has a child that runs", "sh -c 'echo; exec sleep 100'; exit", false},
-		{"has ended", "echo", true},
-		{"has a child that was killed, and has yet to see it", "sh -c 'kill -STOP $PPID; until grep -q ^State:.T /proc/$PPID/status; do :; done; kill -9 $$'; exit", true},
+		{"sleeps", "echo; exec sleep 100", stays, stays},
+		{"runs", "echo; while :; do :; done", stays, leaves},
+		{"runs since its child has ended", "sh -c :; echo; while :; do :; done", mayLeave, leaves},
+		{"has a child that sleeps", "sh -c 'echo; exec sleep 100'; exit", stays, stays},
+		{"has ended", "echo", leaves, leaves},
+		{"has a child that was killed, and has yet to see it", "sh -c 'kill -STOP $PPID; until grep -q ^State:.T /proc/$PPID/status; do :; done; kill -9 $$'; exit", mayLeave, mayLeave},
 	} {
+		h := new(Host)
 		cmd := exec.Command("sh", "-c", c.script)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		out, err := cmd.StdoutPipe()
@@ -37,7 +41,7 @@ func TestLeaves(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if c.want {
+		if c.want != stays && !strings.Contains(c.script, "while") {
 			// Until it has ended, or stopped and its child, who has the pipe too,
 			// has ended: then waitid returns.
 			var info unix.Siginfo
@@ -45,13 +49,20 @@ func TestLeaves(t *testing.T) {
 				t.Fatal(err)
 			}
 			deadline := testenv.Deadline(t, 30*time.Second)
-			for !leaves(cmd.Process.Pid, 2) && deadline.Err() == nil {
+			for h.wayOf(cmd.Process.Pid, 2) != c.want && deadline.Err() == nil {
 			}
 		} else if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		if got := leaves(cmd.Process.Pid, looksDepth); got != c.want {
+		if got := h.wayOf(cmd.Process.Pid, looksDepth); got != c.want {
 			t.Errorf("a process that %s: got %v, want %v", c.name, got, c.want)
+		}
+		h.ending.shells = []int{cmd.Process.Pid}
+		known := func() way { return max(h.wayOf(cmd.Process.Pid, looksDepth), h.leaving()) }
+		for deadline := testenv.Deadline(t, 30*time.Second); known() != c.shell && deadline.Err() == nil; { // until it sleeps
+		}
+		if got := known(); got != c.shell {
+			t.Errorf("a shell that %s: got %v, want %v", c.name, got, c.shell)
 		}
 		if err := unix.Kill(-cmd.Process.Pid, unix.SIGKILL); err != nil {
 			t.Error(err)
