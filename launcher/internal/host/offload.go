@@ -193,7 +193,7 @@ func (h *Host) daemonOnTime(now time.Time) {
 		return
 	}
 	d.look = now.Add(daemonEvery)
-	if h.daemonEnded(); d.over {
+	if h.daemonEnded(); d.over || d.why != "" { // one that was killed may take its time to end
 		return
 	}
 	var info unix.Siginfo
