@@ -53,7 +53,7 @@ type Config struct {
 	// serves programs that need to know who runs their collectives, and excludes Concurrent.
 	Deferred bool
 	// Concurrent permits calls of several goroutines at the same time (MPI_THREAD_MULTIPLE). The package
-	// documentation has the limits. A message takes some 20 to 50 ns more. It need not be the same on all ranks.
+	// documentation has the limits. A message takes some 50 ns more. It need not be the same on all ranks.
 	Concurrent bool
 	// Offload asks gorun for the daemon of gorun --offload, of one thread, on each host of several ranks where the command line
 	// has asked for none. Init fails under another launcher. The rank then waits for the daemon however long it takes; where only
