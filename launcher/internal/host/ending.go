@@ -24,11 +24,10 @@ type ending struct {
 	kill  time.Time // when that is KILL
 
 	// wished, since then: the ranks are to be ended with signal, when none of them is on its
-	// way out, or after a while. shells are processes of which one below was.
+	// way out, or after a while.
 	wished bool
 	since  time.Time
 	signal syscall.Signal
-	shells []int
 }
 
 // A failure that follows from another may be reported first, by another host. So a
@@ -59,8 +58,7 @@ func (h *Host) heedOnTime(now time.Time) {
 	if !e.wished {
 		return
 	}
-	limits := [...]time.Duration{stays: 0, mayLeave: heedLimit, leaves: busyLimit}
-	if now.Sub(e.since) >= limits[h.leaving()] {
+	if limits := [...]time.Duration{mayLeave: heedLimit, leaves: busyLimit}; now.Sub(e.since) >= limits[h.leaving()] {
 		h.beginEnding(e.signal, true)
 	}
 }
@@ -70,28 +68,24 @@ type way int
 
 const (
 	stays    way = iota
-	mayLeave     // a process below it has ended, and it sleeps all the same, or it runs and there is no such process any more
-	leaves       // it ends, or runs since a process below it has ended
+	mayLeave     // a process below it has ended, and it sleeps all the same; or it runs, after one that it has waited for
+	leaves       // it ends, or runs while a process below it has ended
 )
 
-// leaving tells whether a rank is on its way out. Between the moment in which a shell has waited for its
-// program and its end nothing is seen but that it runs.
+// leaving is how far that rank is which is furthest.
 func (h *Host) leaving() (found way) {
-	e := &h.ending
 	for _, r := range h.up() {
 		if !r.gone {
-			found = max(found, h.wayOf(r.pid, looksDepth))
+			found = max(found, wayOf(r.pid, looksDepth))
 		}
-	}
-	if found < leaves && slices.ContainsFunc(e.shells, runs) {
-		found = leaves
 	}
 	return found
 }
 
 // wayOf is that of a process, whose program may be a process below it, as a shell's is. Connections of a
-// process are closed before it is seen to have ended.
-func (h *Host) wayOf(pid, depth int) (found way) {
+// process are closed before it is seen to have ended. Between the moment in which a shell has waited for its
+// program and its own end nothing is seen but that it runs.
+func wayOf(pid, depth int) (found way) {
 	if exits(pid) {
 		return leaves
 	}
@@ -105,19 +99,14 @@ func (h *Host) wayOf(pid, depth int) (found way) {
 		if err != nil || i >= looksWidth {
 			continue
 		}
-		below := h.wayOf(child, depth-1)
-		if below == leaves {
-			if e := &h.ending; !slices.Contains(e.shells, pid) {
-				e.shells = append(e.shells, pid)
-			}
-			if p, ok := proc.Read("/proc/" + f + "/stat"); ok && p.Ended() && !runs(pid) {
-				below = mayLeave
-			}
+		below := wayOf(child, depth-1)
+		if p, ok := proc.Read("/proc/" + f + "/stat"); ok && p.Ended() && !runs(pid) {
+			below = mayLeave
 		}
 		found = max(found, below)
 	}
 	if p, ok := proc.Read("/proc/" + own + "/stat"); len(children) == 0 && ok && p.Parted && runs(pid) {
-		found = mayLeave // a shell between its program's end and its own
+		found = mayLeave
 	}
 	return found
 }

@@ -447,10 +447,8 @@ func (c *waiting) ask(ctx context.Context) error {
 			return err
 		}
 		turns := c.w.e.cfg.Turns
-		if c.what < forExclusive {
-			turns = nil
-		}
-		if turns != nil {
+		leaves := turns != nil && c.what >= forExclusive
+		if leaves {
 			turns.Leave()
 		}
 		if n < askSoon {
@@ -458,7 +456,7 @@ func (c *waiting) ask(ctx context.Context) error {
 		} else {
 			time.Sleep(min(askPause*time.Duration(n/askSoon), askMost))
 		}
-		if turns != nil {
+		if leaves {
 			turns.Enter(n >= askSoon)
 		}
 	}
