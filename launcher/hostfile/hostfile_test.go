@@ -144,6 +144,7 @@ func ExampleParse() {
 func FuzzParse(f *testing.F) {
 	f.Add("a slots=2 max_slots=4\n# c\nn[01-04,7]:2\n^n02\nme@fe80::1 user=x\n")
 	f.Add("a:2,b,[::1]:3")
+	f.Add("a:*,b:auto")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, read := range []func() ([]Host, error){
 			func() ([]Host, error) { return List(text) },
@@ -154,7 +155,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q: %d hosts, error %v", text, len(hosts), err)
 			}
 			for _, h := range hosts {
-				if !printable(h.Name) || h.Slots < 0 || h.Max != 0 && h.Max < h.Slots || h.User != "" && !printable(h.User) {
+				if !printable(h.Name) || h.Slots < 0 && h.Slots != Auto || h.Max != 0 && h.Max < h.Slots || h.User != "" && !printable(h.User) {
 					t.Fatalf("%q: host %+v", text, h)
 				}
 			}

@@ -21,6 +21,7 @@ func FuzzFrame(f *testing.F) {
 		{kind: frameRequest, op: rdma.WRRDMAWrite, length: 5, total: 5, to: 1, from: 2, psn: 3, key: 4, addr: 5},
 		{kind: frameRequest, op: rdma.WRSendWithInv, imm: 77, length: 3, total: 3},
 		{kind: frameRequest, op: rdma.WRSend, length: pieceSize, total: 3 * pieceSize, offset: pieceSize},
+		{kind: frameRequest, op: rdma.WRRDMAWrite, length: landingSize, total: 2 * landingSize, offset: landingSize},
 		{kind: frameRequest, op: rdma.WRAtomicCmpAndSwp, total: 8, compareAdd: 1, swap: 2},
 		{kind: frameMessage, op: rdma.WRSendWithImm, length: 5, total: 5, to: 1, from: 2, imm: 3, flags: frameSolicited},
 		{kind: frameDatagram, op: rdma.WRSend, length: 9, total: 9, to: 1, from: 2, key: 7, code: 1, gid: rdma.GID{1, 15: 2}},
@@ -47,7 +48,7 @@ func FuzzFrame(f *testing.F) {
 		if string(again[:]) != string(b[:frameSize]) {
 			t.Errorf("%x is read and written as %x", b[:frameSize], again)
 		}
-		if fr.length > pieceSize || uint64(fr.offset)+uint64(fr.length) > uint64(fr.total) {
+		if fr.length > landingSize || uint64(fr.offset)+uint64(fr.length) > uint64(fr.total) {
 			t.Errorf("%+v lies outside its message", fr)
 		}
 	})
