@@ -168,6 +168,7 @@ func (c *Comm) decision(ctx context.Context, a *agreement) (agree.Value, error) 
 	wait := &awaited{agreement: a, world: c.world, number: a.number}
 	err := c.world.waitFor(ctx, wait)
 	for err == nil && wait.missed && !wait.over() {
+		wait.missed = false // or the next wait would end at once, having heard nothing
 		if err = c.world.meetMissed(ctx); err == nil {
 			err = c.world.waitFor(ctx, wait)
 		}

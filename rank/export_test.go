@@ -14,6 +14,9 @@ func AlltoallWith[T Element](ctx context.Context, c *Comm, send, recv []T, algor
 	return k.run(ctx)
 }
 
+// Signals counts what the collectives of a communicator have sent, those that failed and those of Finalize among them.
+func Signals(c *Comm) uint64 { return c.team.Counters().Signals }
+
 // Registered tells whether a slice is known to lie in registered memory. It does not look at the memory.
 func Registered[T Element](c *Comm, s []T) bool { return c.world.regions.find(bytesOf(s)) != nil }
 

@@ -284,7 +284,7 @@ func TestLinkLocalIPv6(t *testing.T) {
 	for _, i := range all {
 		addresses, _ := i.Addrs()
 		for _, a := range addresses {
-			if n, ok := a.(*net.IPNet); ok && n.IP.To4() == nil && n.IP.IsLinkLocalUnicast() {
+			if n, ok := a.(*net.IPNet); ok && address == nil && n.IP.To4() == nil && n.IP.IsLinkLocalUnicast() {
 				address, zone = n.IP, i.Name
 			}
 		}
