@@ -85,7 +85,7 @@ func (h *Host) nextWorld(local int) bool {
 		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
 		return false
 	default:
-		h.refused(rank, "began an MPI program while another is between MPI_Init and MPI_Finalize, and it was not let in: a rank runs one at a time (in a script without &), or starts it as a job of its own with gorun")
+		h.refused(rank, "began an MPI program while another is between MPI_Init and MPI_Finalize, and it was not let in: a rank runs one at a time (in a script without &; in Python's multiprocessing children by fork, which do not import mpi4py again), or starts it as a job of its own with gorun")
 		return false
 	}
 	h.unwatch(&r.socket)
