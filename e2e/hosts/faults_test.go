@@ -66,6 +66,12 @@ var faults = []fault{
 		p.begin("idle")
 		p.signal(p.b.Hosts[1], "gorun-agent", syscall.SIGSTOP)
 	}},
+	{"SIGSTOP of gorun for two leases", true, never, "", func(p *play) {
+		p.begin("busy")
+		p.signal(p.b.Hosts[0], bin+"/gorun -H", syscall.SIGSTOP)
+		p.pass(8 * time.Second)
+		_ = p.cmd.Process.Signal(syscall.SIGCONT) // nsenter stops with gorun, and has it go on
+	}},
 	{"link down, idle ranks", false, cut, `^gorun: host h2: its agent .*has not answered for`, func(p *play) {
 		p.begin("idle")
 		p.cut(p.b.Hosts[1])

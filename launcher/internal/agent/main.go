@@ -168,6 +168,13 @@ type agent struct {
 }
 
 func (a *agent) emit(e host.Event) {
+	select {
+	case <-a.lapsed:
+		if e.Kind != host.Output {
+			return // gorun, if it lives, has lost this agent; what that does to its ranks is no failure of theirs
+		}
+	default:
+	}
 	// An error is that of the stream, whose end the reader sees too.
 	_ = a.out.put(report{Event: &e})
 }
@@ -191,6 +198,9 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	}
 	if a.setup.Lease > 0 {
 		a.vigil.begin(a.setup)
+		if s, ok := sessionOf(a.session); ok && s.proves(a.setup.Way, a.relay) {
+			a.vigil.excused(s, a.setup.Lease, func() { _ = a.out.put(report{}) }) // as in emit
+		}
 		a.vigil.show(a.setup, a.from(), a.alive, a.lapse)
 	}
 	if err := a.out.put(said); err != nil {

@@ -23,12 +23,15 @@ const StreamLimit = 30 * time.Second
 //   - A datagram: the other process runs, and the network carries. It says nothing of what
 //     the process does.
 //   - The last word among them: gorun has ended, or this agent's stream is lost.
+//   - An acknowledgement of what the agent says on the stream when it has heard nothing for half a
+//     lease: gorun's machine runs, and the network carries. That excuses its silence within StreamLimit.
 //   - A ping on the stream: gorun's controller does its work, and the stream carries. Within
 //     StreamLimit one must come, whatever datagrams say.
 //   - The answer to it, host.Turned: the loop that serves the ranks does its work.
 //   - Towards the guardian: this process runs. One that is stopped is killed.
 type vigil struct {
 	lease  Lease // of gorun
+	excuse excuse
 	stream Lease // of the controller at work
 	why    string
 
@@ -60,6 +63,11 @@ func (v *vigil) begin(s *setup) {
 	now := time.Now()
 	v.lease.Begin(s.Lease, now)
 	v.stream.Begin(max(StreamLimit, 2*s.Lease), now)
+}
+
+// excused has gorun be excused while the machine at the other end of a session acknowledges what speak sends.
+func (v *vigil) excused(s session, limit time.Duration, speak func()) {
+	v.excuse = excuse{limit: limit, speak: speak, heeded: s.acknowledged}
 }
 
 // show begins to show that this process runs. alive is called as long as it does and the controller lives,
@@ -113,7 +121,7 @@ func (v *vigil) show(s *setup, from string, alive, over func()) {
 
 // lost looks at the leases.
 func (v *vigil) lost(now time.Time) bool {
-	if silent, over := v.lease.Over(now); over {
+	if silent, over := v.lease.Over(now); !v.excuse.holds(silent, now) && over {
 		v.why = fmt.Sprintf("heard nothing of gorun for %v", silent.Round(100*time.Millisecond))
 		return true
 	}
