@@ -32,7 +32,7 @@ import (
 // stream has ended and its ranks are gone. INT and TERM do not end it. The process must have no other children.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 	endsignal.Leave()
-	dog := agent.StartWatchdog(agent.WatchdogLimit)
+	dog := agent.StartWatchdog(agent.WatchdogLimit, unix.SIGCONT)
 	defer dog.Close()
 	// Daemons that ranks leave become this process's children, and end with the job.
 	orphans, adoptErr := orphan.Adopt()
@@ -51,7 +51,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
 // requests, atOnce at a time and in the environment env. It returns the exit status of the process. The process must have no other children.
 func Relay(stdin, stdout *os.File, env []string, atOnce int, lease time.Duration) int {
 	endsignal.Leave()
-	dog := agent.StartWatchdog(lease * 5 / 4)
+	dog := agent.StartWatchdog(lease*5/4, unix.SIGKILL)
 	defer dog.Close()
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a write's error will do
 	if err := agent.MainRelay(stdin, stdout, env, atOnce, lease); err != nil {

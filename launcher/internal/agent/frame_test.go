@@ -235,8 +235,9 @@ func (k *talk) hearPong() {
 // drain reads whatever the agent says from now on.
 func (k *talk) drain() { go io.Copy(io.Discard, k.out) }
 
+// one is a job of one rank, whose number no other run of these tests has: the guardian of one would kill the ranks of the other.
 func one(argv ...string) order {
-	return order{Setup: &setup{Spec: host.Spec{Job: "0123", Host: "a", Hosts: 1, NP: 1, Ranks: []host.RankSpec{{}}, Apps: []host.AppSpec{{Argv: argv, Env: []string{"PATH=/usr/bin:/bin"}, NP: 1}}, Grace: time.Second}}}
+	return order{Setup: &setup{Spec: host.Spec{Job: fmt.Sprintf("%016x", os.Getpid()), Host: "a", Hosts: 1, NP: 1, Ranks: []host.RankSpec{{}}, Apps: []host.AppSpec{{Argv: argv, Env: []string{"PATH=/usr/bin:/bin"}, NP: 1}}, Grace: time.Second}}}
 }
 
 func TestAgent(t *testing.T) {

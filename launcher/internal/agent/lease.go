@@ -9,7 +9,7 @@ import (
 const Looks = 16
 
 // A Lease is how long one side of a job may be silent before the other takes it for lost. It is
-// looked at Looks times in its limit. A look that comes late means that this process
+// looked at Looks times in its limit. A look that comes late by more than one means that this process
 // stood still, stopped or without a CPU, or its machine did: what has come meanwhile may
 // not be read yet, so that time does not count. Goroutines may share it.
 type Lease struct {
@@ -81,7 +81,7 @@ func (l *Lease) Over(now time.Time) (silent time.Duration, over bool) {
 	switch {
 	case l.rests:
 		l.heard = now
-	case slept > 4*every:
+	case slept > 2*every:
 		l.heard = l.heard.Add(slept - every)
 	}
 	if l.heard.After(now) { // what came meanwhile was read before this look

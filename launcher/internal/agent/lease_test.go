@@ -30,7 +30,8 @@ func TestLease(t *testing.T) {
 		{"heard again", append(append(looksAt(1, 15), step{15, "heard", false}), append(looksAt(16, 30), step{31, "look", true})...)},
 		{"a late look: this process stood still", append([]step{{100, "look", false}}, append(looksAt(101, 114), step{115, "look", true})...)},
 		{"heard before a late look", append(append([]step{{100, "heard", false}, {100, "look", false}}, looksAt(101, 115)...), step{116, "look", true})},
-		{"looks that are a little late", []step{{4, "look", false}, {8, "look", false}, {12, "look", false}, {16, "look", true}}},
+		{"looks that are a little late", append(looksEvery(2, 14), step{16, "look", true})},
+		{"looks that are late each time", append(looksEvery(3, 45), step{48, "look", true})},
 		{"old news", append(append(looksAt(1, 15), step{0, "heard", false}), step{16, "look", true})},
 		{"greeted, and never heard", append(append([]step{{0, "greet", false}}, looksAt(1, 19)...), step{20, "look", true})},
 		{"greeted, and heard", append(append([]step{{0, "greet", false}}, append(looksAt(1, 18), step{18, "heard", false})...), append(looksAt(19, 33), step{34, "look", true})...)},
@@ -62,6 +63,13 @@ func TestLease(t *testing.T) {
 			}
 		}
 	}
+}
+
+func looksEvery(seconds, to int) (steps []step) {
+	for at := seconds; at <= to; at += seconds {
+		steps = append(steps, step{at, "look", false})
+	}
+	return steps
 }
 
 func looksAt(from, to int) (steps []step) {

@@ -70,7 +70,7 @@ type Process struct {
 	Session string          // SSH_CONNECTION; "": none
 	Listen  Listen          // nil: of one host, it has no others to listen to
 	Orphans *orphan.Adopter // nil: it adopts none
-	Dog     *Watchdog       // nil: nothing kills this process when it is stopped
+	Dog     *Watchdog       // nil: nothing continues this process when it is stopped
 }
 
 // Main is an agent's life. It returns when the stream from the controller ends

@@ -8,9 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Watchdog is a timer of the kernel that kills this process unless it is set anew. A process that is stopped can do nothing
-// about itself, and before there are ranks, whose guardian would kill it, it would stay on its host when the job is over.
-// A nil one does nothing.
+// A Watchdog is a timer of the kernel that sends this process a signal unless it is set anew. A process that is stopped can do nothing
+// about itself, and would stay on its host when the job is over. A nil one does nothing.
+//
+//   - SIGCONT is for an agent: once it goes on it finds out whether gorun has given it up. One that only has no CPU comes to no harm.
+//   - SIGKILL is for a relay, for whose silence nobody gives it up: agents speak to gorun without it.
 type Watchdog struct {
 	timer   int32
 	mu      sync.Mutex
@@ -25,9 +27,9 @@ type Watchdog struct {
 const WatchdogLimit = 5 * time.Second
 
 // StartWatchdog starts one; nil where the kernel has none.
-func StartWatchdog(limit time.Duration) *Watchdog {
+func StartWatchdog(limit time.Duration, send unix.Signal) *Watchdog {
 	// struct sigevent, of 64 bytes: the value, the signal, how it is told (0, SIGEV_SIGNAL).
-	event := [8]uint64{1: uint64(unix.SIGKILL)}
+	event := [8]uint64{1: uint64(send)}
 	w := &Watchdog{limit: limit, changed: make(chan struct{}, 1), stop: make(chan struct{})}
 	if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&w.timer))); errno != 0 {
 		return nil

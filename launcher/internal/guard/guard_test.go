@@ -31,10 +31,12 @@ func TestMain(m *testing.M) {
 
 // starter runs each script in a group of its own; those that begin with "+" are
 // entered in the ledger, those with "!" carry the marker, those with "." neither. A first
-// one that begins with "~" is the time of a lease, which the starter keeps.
+// one that begins with "~" is the time of a lease, which the starter keeps, and with "^" of one that it does not.
 func starter(marker string, scripts []string) int {
 	var lease time.Duration
-	if len(scripts) > 0 && scripts[0][0] == '~' {
+	keeps := true
+	if len(scripts) > 0 && strings.ContainsAny(scripts[0][:1], "~^") {
+		keeps = scripts[0][0] == '~'
 		lease, _ = time.ParseDuration(scripts[0][1:])
 		scripts = scripts[1:]
 	}
@@ -81,7 +83,7 @@ func starter(marker string, scripts []string) int {
 		}
 	}
 	fmt.Println(strings.Join(pids, " "))
-	if lease > 0 {
+	if lease > 0 && keeps {
 		for range time.Tick(lease / 16) {
 			g.Alive()
 		}
@@ -461,6 +463,22 @@ func TestStoppedStarterIsKilledWhenItsLeaseIsOver(t *testing.T) {
 	awaitEnd(t, pids[0])
 	if took := time.Since(stopped); took < lease/2 {
 		t.Errorf("killed after %v, before its lease was over", took)
+	}
+	awaitEnd(t, guardian)
+	if state, err := cmd.Process.Wait(); err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the starter ended with %v, %v; want KILL", state, err)
+	}
+}
+
+// A starter that is not stopped, and gets no CPU to keep its lease, has several; one that hangs is killed then.
+func TestStarterThatHangsIsKilledAfterSomeLeases(t *testing.T) {
+	testenv.Part(t, testenv.Timed)
+	const lease = 250 * time.Millisecond
+	begun := time.Now()
+	cmd, guardian, pids := start(t, "^"+lease.String(), "+exec sleep 1000")
+	awaitEnd(t, pids[0])
+	if took := time.Since(begun); took < hangLeases*lease/2 {
+		t.Errorf("killed after %v, want %d leases of %v", took, hangLeases, lease)
 	}
 	awaitEnd(t, guardian)
 	if state, err := cmd.Process.Wait(); err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {

@@ -262,7 +262,10 @@ func guardian(l *ledger, pipe uintptr, r *roles) {
 // leaseLooks is how often in a lease the guardian looks whether it is over.
 const leaseLooks = 16
 
-// hold ends a starter whose lease is over: it is stopped, or hangs, and what it has started
+// hangLeases is after how many leases a starter hangs that is not stopped: one that has no CPU gets some by then.
+const hangLeases = 8
+
+// hold ends a starter whose lease is over and that is stopped, or that hangs, and what it has started
 // runs on unattended. It returns the time for the next call. A guardian that stood still
 // itself, with its machine perhaps, lets the starter have half of its lease anew.
 //
@@ -280,10 +283,46 @@ func (l *ledger) hold(looked int64) int64 {
 		atomic.CompareAndSwapInt64(&l.beat, beat, now-l.lease/2) // it may have called just now
 		return now
 	}
-	if now-beat > l.lease {
+	if now-beat > l.lease && (l.stopped() || now-beat > hangLeases*l.lease) {
 		syscall.RawSyscall(syscall.SYS_KILL, l.starter, uintptr(syscall.SIGKILL), 0)
 	}
 	return now
+}
+
+// stopped tells whether the starter is, by the letter behind its name in /proc/PID/stat.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func (l *ledger) stopped() bool {
+	const open = syscall.O_RDONLY | syscall.O_CLOEXEC
+	const tail = "/stat\x00"
+	at := uintptr(len("/proc/"))
+	for unit := uintptr(1e9); unit > 0; unit /= 10 {
+		if digit := l.starter / unit; digit > 0 {
+			l.path[at%uintptr(len(l.path))] = '0' + byte(digit%10)
+			at++
+		}
+	}
+	for k := uintptr(0); k < uintptr(len(tail)); k++ {
+		l.path[(at+k)%uintptr(len(l.path))] = tail[k]
+	}
+	fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, 0, uintptr(unsafe.Pointer(&l.path)), open, 0, 0, 0)
+	if errno != 0 {
+		return false
+	}
+	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&l.environ)), 128)
+	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+	if errno != 0 || n > 128 {
+		return false
+	}
+	state := byte(0)
+	for i := uintptr(0); i+2 < n; i++ {
+		if l.environ[i] == ')' && l.environ[i+1] == ' ' {
+			state = l.environ[i+2] // of the last one: a name may hold such
+		}
+	}
+	return state == 'T' || state == 't'
 }
 
 // second is the life of the second, which does the work if the first does not. first
