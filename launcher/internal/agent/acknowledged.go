@@ -30,7 +30,7 @@ func sessionOf(text string) (s session, ok bool) {
 	return s, true
 }
 
-// proves tells whether the other end of a session is the machine that an agent depends on: gorun's, which from is an address of,
+// proves tells whether the other end of a session is the machine that an agent depends on: gorun's, of which Way.Toward is an address,
 // or that of the relay that has started it, whose own agent ends it when it hears no more of gorun. Behind a third machine,
 // as of ProxyJump, it is neither.
 func (s session) proves(w Way, relay *relayWord) bool {
@@ -90,7 +90,7 @@ type excuse struct {
 	limit  time.Duration // a lease
 	speak  func()        // has something sent that has to be acknowledged
 	heeded func() bool   // whether that has been; nil: nothing tells
-	spoken time.Time     // when it was sent first in this silence; zero: not yet
+	spoke  bool          // in this silence
 	proof  time.Time     // when it was last acknowledged
 }
 
@@ -100,14 +100,13 @@ func (e *excuse) holds(silent time.Duration, now time.Time) bool {
 	case e.heeded == nil:
 		return false
 	case silent < e.limit/2:
-		e.spoken, e.proof = time.Time{}, time.Time{}
+		e.spoke, e.proof = false, time.Time{}
 		return false
 	}
-	if e.spoken.IsZero() {
-		e.spoken = now
-	} else if e.heeded() {
+	if e.spoke && e.heeded() {
 		e.proof = now
 	}
 	e.speak()
+	e.spoke = true
 	return now.Sub(e.proof) < e.limit/2
 }
