@@ -41,7 +41,7 @@ var options = []option{
 		"their mode", "hosts", ""},
 	{testenv.Call{Number: unix.SYS_PIDFD_GETFD}, "pidfd_getfd", "5.6", "bound the silence of ssh while it logs in",
 		"asks the host by a connection of its own to the same port", "ssh", ""},
-	{testenv.Call{Number: unix.SYS_TIMER_CREATE}, "timer_create", "2.6", "end an agent that somebody has stopped before it has ranks",
+	{testenv.Call{Number: unix.SYS_TIMER_CREATE}, "timer_create", "2.6", "continue an agent that somebody has stopped before it has ranks",
 		"it stays until it is continued", "hosts", ""},
 	{testenv.Adopting, "prctl(PR_SET_CHILD_SUBREAPER)", "3.4", "find the daemons that ranks leave",
 		"those that have cleared their environment stay, as the note says", "shell", "adopt orphans: prctl: "},
