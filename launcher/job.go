@@ -195,7 +195,7 @@ type Job struct {
 	PMIxTimeout time.Duration
 	// AgentTimeout is the time without an answer from an agent after which its
 	// host is lost, although its connection is open. An agent on another machine ends its ranks
-	// when it has not heard of this process for as long. 0: DefaultAgentTimeout; else 100 ms or more.
+	// when it has not heard of this process for as long, or for 30 s while this machine's kernel acknowledges what it says by ssh. 0: DefaultAgentTimeout; else 100 ms or more.
 	AgentTimeout time.Duration
 	// Adopt makes this process the parent of processes that ranks leave behind, such as
 	// daemons (PR_SET_CHILD_SUBREAPER, prctl(2)); Run kills them at the end. It is for a

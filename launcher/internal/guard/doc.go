@@ -24,8 +24,8 @@
 // at any moment calls Strike instead, which leaves no moment without a guardian.
 //
 // A starter on a machine that nobody may reach any more can have a lease: the guardian
-// kills it, and then does its work, when it has not called Alive for so long, be it stopped
-// or in a loop.
+// kills it, and then does its work, when it has not called Alive for so long and is stopped, or
+// for several times as long: it is in a loop, for one that only has no CPU gets some by then.
 //
 // # Two of them
 //

@@ -34,7 +34,7 @@ type Guard struct {
 
 // Start makes a guardian. marker is what stands as a whole entry, NAME=value,
 // in the environment of every process that it may kill, and in no other. The guardian
-// kills a starter that has not called Alive for the time of lease; 0: it need not.
+// kills a starter that has not called Alive for the time of lease and is stopped, or not for hangLeases of them; 0: it need not.
 func Start(marker string, lease time.Duration) (*Guard, error) {
 	if marker == "" || len(marker) > maxMarker {
 		return nil, fmt.Errorf("guardian: marker of %d bytes: want 1..%d", len(marker), maxMarker)

@@ -33,7 +33,7 @@ type Config struct {
 	// must outlive this host's ranks by as long as others may need what they
 	// had put, so its owner closes it, after Run.
 	Store Store
-	// Lease is how long the ranks live after the last call of Alive; 0: for ever. It is for
+	// Lease is how long the ranks live after the last call of Alive, if this process is stopped, else several times that; 0: for ever. It is for
 	// machines that nobody else may reach.
 	Lease time.Duration
 	// Fetch gives a piece of a program's Preload, from an offset on; ErrNotWanted ends the host. It may block
