@@ -290,8 +290,8 @@ func (l *link) watch(out bool) {
 // toSocket sends what the socket takes of bufs.
 func (l *link) toSocket(bufs [][]byte) (int, error) {
 	for {
+		l.n.counts.writes.Add(1) // before what it sends can be seen
 		k, err := writeSocket(l.fd, bufs, &l.iov)
-		l.n.counts.writes.Add(1)
 		switch err {
 		case 0:
 			return k, nil
