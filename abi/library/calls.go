@@ -92,10 +92,10 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.info(7)
-		a8 := f.ptr(8)
+		f.info(7)
+		f.form, f.at = keeps, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiAllgatherInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiAllgather(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 15:
 		a0 := f.ptr(0)
@@ -118,10 +118,10 @@ func dispatch(f *frame, number int) {
 		a5 := f.ptr(5)
 		a6 := f.lazyType(6)
 		a7 := f.comm(7)
-		a8 := f.info(8)
-		a9 := f.ptr(9)
+		f.info(8)
+		f.form, f.at = keeps, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiAllgathervInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiAllgatherv(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 17:
 		a0 := f.int(0)
@@ -147,10 +147,10 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.info(6)
-		a7 := f.ptr(7)
+		f.info(6)
+		f.form, f.at = keeps, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiAllreduceInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiAllreduce(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 20:
 		a0 := f.ptr(0)
@@ -171,10 +171,10 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.info(7)
-		a8 := f.ptr(8)
+		f.info(7)
+		f.form, f.at = keeps, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiAlltoallInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiAlltoall(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 22:
 		a0 := f.ptr(0)
@@ -199,10 +199,10 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.lazyType(7)
 		a8 := f.comm(8)
-		a9 := f.info(9)
-		a10 := f.ptr(10)
+		f.info(9)
+		f.form, f.at = keeps, f.ptr(10)
 		if f.err == nil {
-			f.failed(mpiAlltoallvInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10))
+			f.failed(mpiAlltoallv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 24:
 		a0 := f.ptr(0)
@@ -227,10 +227,10 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.ptr(7)
 		a8 := f.comm(8)
-		a9 := f.info(9)
-		a10 := f.ptr(10)
+		f.info(9)
+		f.form, f.at = keeps, f.ptr(10)
 		if f.err == nil {
-			f.failed(mpiAlltoallwInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10))
+			f.failed(mpiAlltoallw(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 26:
 		a0 := f.comm(0)
@@ -260,10 +260,10 @@ func dispatch(f *frame, number int) {
 		}
 	case 30:
 		a0 := f.comm(0)
-		a1 := f.info(1)
-		a2 := f.ptr(2)
+		f.info(1)
+		f.form, f.at = keeps, f.ptr(2)
 		if f.err == nil {
-			f.failed(mpiBarrierInit(f, a0, a1, a2))
+			f.failed(mpiBarrier(f, a0))
 		}
 	case 31:
 		a0 := f.ptr(0)
@@ -280,10 +280,10 @@ func dispatch(f *frame, number int) {
 		a2 := f.datatype(2)
 		a3 := f.int(3)
 		a4 := f.comm(4)
-		a5 := f.info(5)
-		a6 := f.ptr(6)
+		f.info(5)
+		f.form, f.at = keeps, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiBcastInit(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiBcast(f, a0, a1, a2, a3, a4))
 		}
 	case 33:
 		a0 := f.ptr(0)
@@ -302,9 +302,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = keeps, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiBsendInit(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiBsend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 35:
 		a0 := f.ptr(0)
@@ -731,10 +731,10 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.info(6)
-		a7 := f.ptr(7)
+		f.info(6)
+		f.form, f.at = keeps, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiExscanInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiExscan(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 105:
 		a0 := f.ptr(0)
@@ -1237,10 +1237,10 @@ func dispatch(f *frame, number int) {
 		a5 := f.lazyType(5)
 		a6 := f.int(6)
 		a7 := f.comm(7)
-		a8 := f.info(8)
-		a9 := f.ptr(9)
+		f.info(8)
+		f.form, f.at = keeps, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiGatherInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiGather(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 172:
 		a0 := f.ptr(0)
@@ -1265,10 +1265,10 @@ func dispatch(f *frame, number int) {
 		a6 := f.lazyType(6)
 		a7 := f.int(7)
 		a8 := f.comm(8)
-		a9 := f.info(9)
-		a10 := f.ptr(10)
+		f.info(9)
+		f.form, f.at = keeps, f.ptr(10)
 		if f.err == nil {
-			f.failed(mpiGathervInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10))
+			f.failed(mpiGatherv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 174:
 		a0 := f.ptr(0)
@@ -1507,9 +1507,9 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.ptr(7)
+		f.form, f.at = starts, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiIallgather(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiAllgather(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 208:
 		a0 := f.ptr(0)
@@ -1520,9 +1520,9 @@ func dispatch(f *frame, number int) {
 		a5 := f.ptr(5)
 		a6 := f.lazyType(6)
 		a7 := f.comm(7)
-		a8 := f.ptr(8)
+		f.form, f.at = starts, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiIallgatherv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiAllgatherv(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 209:
 		a0 := f.ptr(0)
@@ -1531,9 +1531,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIallreduce(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiAllreduce(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 210:
 		a0 := f.ptr(0)
@@ -1543,9 +1543,9 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.ptr(7)
+		f.form, f.at = starts, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiIalltoall(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiAlltoall(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 211:
 		a0 := f.ptr(0)
@@ -1557,9 +1557,9 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.lazyType(7)
 		a8 := f.comm(8)
-		a9 := f.ptr(9)
+		f.form, f.at = starts, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiIalltoallv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiAlltoallv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 212:
 		a0 := f.ptr(0)
@@ -1571,15 +1571,15 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.ptr(7)
 		a8 := f.comm(8)
-		a9 := f.ptr(9)
+		f.form, f.at = starts, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiIalltoallw(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiAlltoallw(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 213:
 		a0 := f.comm(0)
-		a1 := f.ptr(1)
+		f.form, f.at = starts, f.ptr(1)
 		if f.err == nil {
-			f.failed(mpiIbarrier(f, a0, a1))
+			f.failed(mpiBarrier(f, a0))
 		}
 	case 214:
 		a0 := f.ptr(0)
@@ -1587,9 +1587,9 @@ func dispatch(f *frame, number int) {
 		a2 := f.datatype(2)
 		a3 := f.int(3)
 		a4 := f.comm(4)
-		a5 := f.ptr(5)
+		f.form, f.at = starts, f.ptr(5)
 		if f.err == nil {
-			f.failed(mpiIbcast(f, a0, a1, a2, a3, a4, a5))
+			f.failed(mpiBcast(f, a0, a1, a2, a3, a4))
 		}
 	case 215:
 		a0 := f.ptr(0)
@@ -1598,9 +1598,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIbsend(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiBsend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 216:
 		a0 := f.ptr(0)
@@ -1609,9 +1609,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIexscan(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiExscan(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 217:
 		a0 := f.ptr(0)
@@ -1622,9 +1622,9 @@ func dispatch(f *frame, number int) {
 		a5 := f.lazyType(5)
 		a6 := f.int(6)
 		a7 := f.comm(7)
-		a8 := f.ptr(8)
+		f.form, f.at = starts, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiIgather(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiGather(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 218:
 		a0 := f.ptr(0)
@@ -1636,9 +1636,9 @@ func dispatch(f *frame, number int) {
 		a6 := f.lazyType(6)
 		a7 := f.int(7)
 		a8 := f.comm(8)
-		a9 := f.ptr(9)
+		f.form, f.at = starts, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiIgatherv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiGatherv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 219:
 		a0 := f.int(0)
@@ -1667,9 +1667,9 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.ptr(7)
+		f.form, f.at = starts, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiIneighborAllgather(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiNeighborAllgather(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 222:
 		a0 := f.ptr(0)
@@ -1680,9 +1680,9 @@ func dispatch(f *frame, number int) {
 		a5 := f.ptr(5)
 		a6 := f.lazyType(6)
 		a7 := f.comm(7)
-		a8 := f.ptr(8)
+		f.form, f.at = starts, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiIneighborAllgatherv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiNeighborAllgatherv(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 223:
 		a0 := f.ptr(0)
@@ -1692,9 +1692,9 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.ptr(7)
+		f.form, f.at = starts, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiIneighborAlltoall(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiNeighborAlltoall(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 224:
 		a0 := f.ptr(0)
@@ -1706,9 +1706,9 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.lazyType(7)
 		a8 := f.comm(8)
-		a9 := f.ptr(9)
+		f.form, f.at = starts, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiIneighborAlltoallv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiNeighborAlltoallv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 225:
 		a0 := f.ptr(0)
@@ -1720,9 +1720,9 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.ptr(7)
 		a8 := f.comm(8)
-		a9 := f.ptr(9)
+		f.form, f.at = starts, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiIneighborAlltoallw(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiNeighborAlltoallw(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 226:
 		a0 := f.ptr(0)
@@ -1875,9 +1875,9 @@ func dispatch(f *frame, number int) {
 		a4 := f.op(4)
 		a5 := f.int(5)
 		a6 := f.comm(6)
-		a7 := f.ptr(7)
+		f.form, f.at = starts, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiIreduce(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiReduce(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 248:
 		a0 := f.ptr(0)
@@ -1886,9 +1886,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIreduceScatter(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiReduceScatter(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 249:
 		a0 := f.ptr(0)
@@ -1897,9 +1897,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIreduceScatterBlock(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiReduceScatterBlock(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 250:
 		a0 := f.ptr(0)
@@ -1908,9 +1908,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIrsend(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiRsend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 251:
 		a0 := f.ptr(0)
@@ -1924,9 +1924,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIscan(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiScan(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 253:
 		a0 := f.ptr(0)
@@ -1937,9 +1937,9 @@ func dispatch(f *frame, number int) {
 		a5 := f.lazyType(5)
 		a6 := f.int(6)
 		a7 := f.comm(7)
-		a8 := f.ptr(8)
+		f.form, f.at = starts, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiIscatter(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiScatter(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 254:
 		a0 := f.ptr(0)
@@ -1951,9 +1951,9 @@ func dispatch(f *frame, number int) {
 		a6 := f.lazyType(6)
 		a7 := f.int(7)
 		a8 := f.comm(8)
-		a9 := f.ptr(9)
+		f.form, f.at = starts, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiIscatterv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiScatterv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 255:
 		a0 := f.ptr(0)
@@ -1962,9 +1962,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIsend(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiSend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 256:
 		a0 := f.ptr(0)
@@ -2002,9 +2002,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = starts, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiIssend(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiSsend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 259:
 		a0 := f.ptr(0)
@@ -2056,10 +2056,10 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.info(7)
-		a8 := f.ptr(8)
+		f.info(7)
+		f.form, f.at = keeps, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiNeighborAllgatherInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiNeighborAllgather(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 268:
 		a0 := f.ptr(0)
@@ -2082,10 +2082,10 @@ func dispatch(f *frame, number int) {
 		a5 := f.ptr(5)
 		a6 := f.lazyType(6)
 		a7 := f.comm(7)
-		a8 := f.info(8)
-		a9 := f.ptr(9)
+		f.info(8)
+		f.form, f.at = keeps, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiNeighborAllgathervInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiNeighborAllgatherv(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 270:
 		a0 := f.ptr(0)
@@ -2106,10 +2106,10 @@ func dispatch(f *frame, number int) {
 		a4 := f.int(4)
 		a5 := f.lazyType(5)
 		a6 := f.comm(6)
-		a7 := f.info(7)
-		a8 := f.ptr(8)
+		f.info(7)
+		f.form, f.at = keeps, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiNeighborAlltoallInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiNeighborAlltoall(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 272:
 		a0 := f.ptr(0)
@@ -2134,10 +2134,10 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.lazyType(7)
 		a8 := f.comm(8)
-		a9 := f.info(9)
-		a10 := f.ptr(10)
+		f.info(9)
+		f.form, f.at = keeps, f.ptr(10)
 		if f.err == nil {
-			f.failed(mpiNeighborAlltoallvInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10))
+			f.failed(mpiNeighborAlltoallv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 274:
 		a0 := f.ptr(0)
@@ -2162,10 +2162,10 @@ func dispatch(f *frame, number int) {
 		a6 := f.ptr(6)
 		a7 := f.ptr(7)
 		a8 := f.comm(8)
-		a9 := f.info(9)
-		a10 := f.ptr(10)
+		f.info(9)
+		f.form, f.at = keeps, f.ptr(10)
 		if f.err == nil {
-			f.failed(mpiNeighborAlltoallwInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10))
+			f.failed(mpiNeighborAlltoallw(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 276:
 		a0 := f.op(0)
@@ -2356,10 +2356,10 @@ func dispatch(f *frame, number int) {
 		a4 := f.op(4)
 		a5 := f.int(5)
 		a6 := f.comm(6)
-		a7 := f.info(7)
-		a8 := f.ptr(8)
+		f.info(7)
+		f.form, f.at = keeps, f.ptr(8)
 		if f.err == nil {
-			f.failed(mpiReduceInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
+			f.failed(mpiReduce(f, a0, a1, a2, a3, a4, a5, a6))
 		}
 	case 302:
 		a0 := f.ptr(0)
@@ -2397,10 +2397,10 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.info(6)
-		a7 := f.ptr(7)
+		f.info(6)
+		f.form, f.at = keeps, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiReduceScatterBlockInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiReduceScatterBlock(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 306:
 		a0 := f.ptr(0)
@@ -2409,10 +2409,10 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.info(6)
-		a7 := f.ptr(7)
+		f.info(6)
+		f.form, f.at = keeps, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiReduceScatterInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiReduceScatter(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 307:
 		a0 := f.ptr(0)
@@ -2536,9 +2536,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = keeps, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiRsendInit(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiRsend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 323:
 		a0 := f.ptr(0)
@@ -2557,10 +2557,10 @@ func dispatch(f *frame, number int) {
 		a3 := f.datatype(3)
 		a4 := f.op(4)
 		a5 := f.comm(5)
-		a6 := f.info(6)
-		a7 := f.ptr(7)
+		f.info(6)
+		f.form, f.at = keeps, f.ptr(7)
 		if f.err == nil {
-			f.failed(mpiScanInit(f, a0, a1, a2, a3, a4, a5, a6, a7))
+			f.failed(mpiScan(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 325:
 		a0 := f.ptr(0)
@@ -2583,10 +2583,10 @@ func dispatch(f *frame, number int) {
 		a5 := f.lazyType(5)
 		a6 := f.int(6)
 		a7 := f.comm(7)
-		a8 := f.info(8)
-		a9 := f.ptr(9)
+		f.info(8)
+		f.form, f.at = keeps, f.ptr(9)
 		if f.err == nil {
-			f.failed(mpiScatterInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9))
+			f.failed(mpiScatter(f, a0, a1, a2, a3, a4, a5, a6, a7))
 		}
 	case 327:
 		a0 := f.ptr(0)
@@ -2611,10 +2611,10 @@ func dispatch(f *frame, number int) {
 		a6 := f.lazyType(6)
 		a7 := f.int(7)
 		a8 := f.comm(8)
-		a9 := f.info(9)
-		a10 := f.ptr(10)
+		f.info(9)
+		f.form, f.at = keeps, f.ptr(10)
 		if f.err == nil {
-			f.failed(mpiScattervInit(f, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10))
+			f.failed(mpiScatterv(f, a0, a1, a2, a3, a4, a5, a6, a7, a8))
 		}
 	case 329:
 		a0 := f.ptr(0)
@@ -2633,9 +2633,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = keeps, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiSendInit(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiSend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 331:
 		a0 := f.ptr(0)
@@ -2773,9 +2773,9 @@ func dispatch(f *frame, number int) {
 		a3 := f.int(3)
 		a4 := f.int(4)
 		a5 := f.comm(5)
-		a6 := f.ptr(6)
+		f.form, f.at = keeps, f.ptr(6)
 		if f.err == nil {
-			f.failed(mpiSsendInit(f, a0, a1, a2, a3, a4, a5, a6))
+			f.failed(mpiSsend(f, a0, a1, a2, a3, a4, a5))
 		}
 	case 351:
 		a0 := f.ptr(0)

@@ -4,8 +4,6 @@ package main
 
 import "github.com/gorun-mpi/gorun/rank"
 
-// Each collective has three forms that bind their operands alike: blocking, started (I...) and persistent (..._init).
-
 // side tells what a call with a root does on this rank.
 type side int
 
@@ -126,20 +124,16 @@ func (f *frame) each(o each, n int, words, in bool) []rank.Buffer {
 	return all
 }
 
-func mpiBarrier(_ *frame, c *comm) error { return c.Barrier(never) }
-
-func mpiIbarrier(f *frame, c *comm, request ptr) error {
-	if request == nil {
-		return errNull
+func mpiBarrier(f *frame, c *comm) error {
+	switch c.ready(f) {
+	case waits:
+		return c.Barrier(never)
+	case starts:
+		return f.started(c.Ibarrier())
+	case keeps:
+		return f.kept(c.BarrierInit())
 	}
-	return f.to(request, c).started(c.Ibarrier())
-}
-
-func mpiBarrierInit(f *frame, c *comm, _ *info, request ptr) error {
-	if request == nil {
-		return errNull
-	}
-	return f.to(request, c).kept(c.BarrierInit())
+	return f.orNull()
 }
 
 // What C has of operands: equal blocks, blocks of their own lengths, blocks of their own types, vectors.
@@ -264,506 +258,275 @@ func (c *comm) reduceScatterv(f *frame, v vectors, at ptr) (in, out rank.Buffer,
 
 func mpiBcast(f *frame, buf ptr, count int, t *datatype, root int, c *comm) error {
 	b, to := f.buffer(buf, count, t), c.rootOf(f, root)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Bcast(never, b, to)
+	case starts:
+		return f.started(c.Ibcast(b, to))
+	case keeps:
+		return f.kept(c.BcastInit(b, to))
 	}
-	return c.Bcast(never, b, to)
-}
-
-func mpiIbcast(f *frame, buf ptr, count int, t *datatype, root int, c *comm, request ptr) error {
-	b, to := f.buffer(buf, count, t), c.rootOf(f, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Ibcast(b, to))
-}
-
-func mpiBcastInit(f *frame, buf ptr, count int, t *datatype, root int, c *comm, _ *info, request ptr) error {
-	b, to := f.buffer(buf, count, t), c.rootOf(f, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.BcastInit(b, to))
+	return f.orNull()
 }
 
 func mpiGather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm) error {
 	s, r, to := c.gather(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Gather(never, s, r, to)
+	case starts:
+		return f.started(c.Igather(s, r, to))
+	case keeps:
+		return f.kept(c.GatherInit(s, r, to))
 	}
-	return c.Gather(never, s, r, to)
-}
-
-func mpiIgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, request ptr) error {
-	s, r, to := c.gather(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Igather(s, r, to))
-}
-
-func mpiGatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	s, r, to := c.gather(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.GatherInit(s, r, to))
+	return f.orNull()
 }
 
 func mpiGatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, root int, c *comm) error {
 	s, r, to := c.gatherv(f, flat{sbuf, scount, stype}, ragged{rbuf, rcounts, rdispls, rtype}, root)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Gatherv(never, s, r.Buffer, r.counts, r.displs, to)
+	case starts:
+		return f.started(c.Igatherv(s, r.Buffer, r.counts, r.displs, to))
+	case keeps:
+		return f.kept(c.GathervInit(s, r.Buffer, r.counts, r.displs, to))
 	}
-	return c.Gatherv(never, s, r.Buffer, r.counts, r.displs, to)
-}
-
-func mpiIgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, root int, c *comm, request ptr) error {
-	s, r, to := c.gatherv(f, flat{sbuf, scount, stype}, ragged{rbuf, rcounts, rdispls, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Igatherv(s, r.Buffer, r.counts, r.displs, to))
-}
-
-func mpiGathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	s, r, to := c.gatherv(f, flat{sbuf, scount, stype}, ragged{rbuf, rcounts, rdispls, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.GathervInit(s, r.Buffer, r.counts, r.displs, to))
+	return f.orNull()
 }
 
 func mpiScatter(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm) error {
 	s, r, to := c.scatter(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Scatter(never, s, r, to)
+	case starts:
+		return f.started(c.Iscatter(s, r, to))
+	case keeps:
+		return f.kept(c.ScatterInit(s, r, to))
 	}
-	return c.Scatter(never, s, r, to)
-}
-
-func mpiIscatter(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, request ptr) error {
-	s, r, to := c.scatter(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Iscatter(s, r, to))
-}
-
-func mpiScatterInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	s, r, to := c.scatter(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.ScatterInit(s, r, to))
+	return f.orNull()
 }
 
 func mpiScatterv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm) error {
 	s, r, to := c.scatterv(f, ragged{sbuf, scounts, sdispls, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Scatterv(never, s.Buffer, s.counts, s.displs, r, to)
+	case starts:
+		return f.started(c.Iscatterv(s.Buffer, s.counts, s.displs, r, to))
+	case keeps:
+		return f.kept(c.ScattervInit(s.Buffer, s.counts, s.displs, r, to))
 	}
-	return c.Scatterv(never, s.Buffer, s.counts, s.displs, r, to)
-}
-
-func mpiIscatterv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, request ptr) error {
-	s, r, to := c.scatterv(f, ragged{sbuf, scounts, sdispls, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Iscatterv(s.Buffer, s.counts, s.displs, r, to))
-}
-
-func mpiScattervInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf ptr, rcount int, rtype *datatype, root int, c *comm, _ *info, request ptr) error {
-	s, r, to := c.scatterv(f, ragged{sbuf, scounts, sdispls, stype}, flat{rbuf, rcount, rtype}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.ScattervInit(s.Buffer, s.counts, s.displs, r, to))
+	return f.orNull()
 }
 
 func mpiAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
 	s, r := c.input(f, flat{sbuf, scount, stype}), f.blocks(flat{rbuf, rcount, rtype}, c.others())
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Allgather(never, s, r)
+	case starts:
+		return f.started(c.Iallgather(s, r))
+	case keeps:
+		return f.kept(c.AllgatherInit(s, r))
 	}
-	return c.Allgather(never, s, r)
-}
-
-func mpiIallgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	s, r := c.input(f, flat{sbuf, scount, stype}), f.blocks(flat{rbuf, rcount, rtype}, c.others())
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Iallgather(s, r))
-}
-
-func mpiAllgatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := c.input(f, flat{sbuf, scount, stype}), f.blocks(flat{rbuf, rcount, rtype}, c.others())
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.AllgatherInit(s, r))
+	return f.orNull()
 }
 
 func mpiAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
 	s, r := c.input(f, flat{sbuf, scount, stype}), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.others())
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Allgatherv(never, s, r.Buffer, r.counts, r.displs)
+	case starts:
+		return f.started(c.Iallgatherv(s, r.Buffer, r.counts, r.displs))
+	case keeps:
+		return f.kept(c.AllgathervInit(s, r.Buffer, r.counts, r.displs))
 	}
-	return c.Allgatherv(never, s, r.Buffer, r.counts, r.displs)
-}
-
-func mpiIallgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	s, r := c.input(f, flat{sbuf, scount, stype}), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.others())
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Iallgatherv(s, r.Buffer, r.counts, r.displs))
-}
-
-func mpiAllgathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := c.input(f, flat{sbuf, scount, stype}), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.others())
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.AllgathervInit(s, r.Buffer, r.counts, r.displs))
+	return f.orNull()
 }
 
 func mpiAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
 	s, r := c.alltoall(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype})
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Alltoall(never, s, r)
+	case starts:
+		return f.started(c.Ialltoall(s, r))
+	case keeps:
+		return f.kept(c.AlltoallInit(s, r))
 	}
-	return c.Alltoall(never, s, r)
-}
-
-func mpiIalltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	s, r := c.alltoall(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Ialltoall(s, r))
-}
-
-func mpiAlltoallInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := c.alltoall(f, flat{sbuf, scount, stype}, flat{rbuf, rcount, rtype})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.AlltoallInit(s, r))
+	return f.orNull()
 }
 
 func mpiAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
 	s, r := c.alltoallv(f, ragged{sbuf, scounts, sdispls, stype}, ragged{rbuf, rcounts, rdispls, rtype})
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Alltoallv(never, s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs)
+	case starts:
+		return f.started(c.Ialltoallv(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
+	case keeps:
+		return f.kept(c.AlltoallvInit(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
 	}
-	return c.Alltoallv(never, s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs)
-}
-
-func mpiIalltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	s, r := c.alltoallv(f, ragged{sbuf, scounts, sdispls, stype}, ragged{rbuf, rcounts, rdispls, rtype})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Ialltoallv(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
-}
-
-func mpiAlltoallvInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := c.alltoallv(f, ragged{sbuf, scounts, sdispls, stype}, ragged{rbuf, rcounts, rdispls, rtype})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.AlltoallvInit(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
+	return f.orNull()
 }
 
 func mpiAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm) error {
 	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.others(), false, true), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.others(), false, false)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Alltoallw(never, s, r)
+	case starts:
+		return f.started(c.Ialltoallw(s, r))
+	case keeps:
+		return f.kept(c.AlltoallwInit(s, r))
 	}
-	return c.Alltoallw(never, s, r)
-}
-
-func mpiIalltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, request ptr) error {
-	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.others(), false, true), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.others(), false, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Ialltoallw(s, r))
-}
-
-func mpiAlltoallwInit(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, _ *info, request ptr) error {
-	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.others(), false, true), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.others(), false, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.AlltoallwInit(s, r))
+	return f.orNull()
 }
 
 func mpiReduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, root int, c *comm) error {
 	s, r, op, to := c.reduce(f, vectors{sbuf, rbuf, count, t, o}, root)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Reduce(never, s, r, op, to)
+	case starts:
+		return f.started(c.Ireduce(s, r, op, to))
+	case keeps:
+		return f.kept(c.ReduceInit(s, r, op, to))
 	}
-	return c.Reduce(never, s, r, op, to)
-}
-
-func mpiIreduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, root int, c *comm, request ptr) error {
-	s, r, op, to := c.reduce(f, vectors{sbuf, rbuf, count, t, o}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Ireduce(s, r, op, to))
-}
-
-func mpiReduceInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, root int, c *comm, _ *info, request ptr) error {
-	s, r, op, to := c.reduce(f, vectors{sbuf, rbuf, count, t, o}, root)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.ReduceInit(s, r, op, to))
+	return f.orNull()
 }
 
 func mpiAllreduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
 	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Allreduce(never, s, r, op)
+	case starts:
+		return f.started(c.Iallreduce(s, r, op))
+	case keeps:
+		return f.kept(c.AllreduceInit(s, r, op))
 	}
-	return c.Allreduce(never, s, r, op)
-}
-
-func mpiIallreduce(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Iallreduce(s, r, op))
-}
-
-func mpiAllreduceInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.AllreduceInit(s, r, op))
+	return f.orNull()
 }
 
 func mpiScan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
 	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Scan(never, s, r, op)
+	case starts:
+		return f.started(c.Iscan(s, r, op))
+	case keeps:
+		return f.kept(c.ScanInit(s, r, op))
 	}
-	return c.Scan(never, s, r, op)
-}
-
-func mpiIscan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Iscan(s, r, op))
-}
-
-func mpiScanInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.ScanInit(s, r, op))
+	return f.orNull()
 }
 
 func mpiExscan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
 	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Exscan(never, s, r, op)
+	case starts:
+		return f.started(c.Iexscan(s, r, op))
+	case keeps:
+		return f.kept(c.ExscanInit(s, r, op))
 	}
-	return c.Exscan(never, s, r, op)
-}
-
-func mpiIexscan(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Iexscan(s, r, op))
-}
-
-func mpiExscanInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, op := c.combine(f, vectors{sbuf, rbuf, count, t, o})
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.ExscanInit(s, r, op))
+	return f.orNull()
 }
 
 func mpiReduceScatterBlock(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm) error {
 	s, r, op := c.reduceScatter(f, vectors{sbuf, rbuf, all(count, c.Size()), t, o}, count)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.ReduceScatterBlock(never, s, r, op)
+	case starts:
+		return f.started(c.IreduceScatterBlock(s, r, op))
+	case keeps:
+		return f.kept(c.ReduceScatterBlockInit(s, r, op))
 	}
-	return c.ReduceScatterBlock(never, s, r, op)
-}
-
-func mpiIreduceScatterBlock(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, op := c.reduceScatter(f, vectors{sbuf, rbuf, all(count, c.Size()), t, o}, count)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.IreduceScatterBlock(s, r, op))
-}
-
-func mpiReduceScatterBlockInit(f *frame, sbuf, rbuf ptr, count int, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, op := c.reduceScatter(f, vectors{sbuf, rbuf, all(count, c.Size()), t, o}, count)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.ReduceScatterBlockInit(s, r, op))
+	return f.orNull()
 }
 
 func mpiReduceScatter(f *frame, sbuf, rbuf, rcounts ptr, t *datatype, o *operation, c *comm) error {
 	s, r, counts, op := c.reduceScatterv(f, vectors{sbuf, rbuf, 0, t, o}, rcounts)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.ReduceScatter(never, s, r, counts, op)
+	case starts:
+		return f.started(c.IreduceScatter(s, r, counts, op))
+	case keeps:
+		return f.kept(c.ReduceScatterInit(s, r, counts, op))
 	}
-	return c.ReduceScatter(never, s, r, counts, op)
-}
-
-func mpiIreduceScatter(f *frame, sbuf, rbuf, rcounts ptr, t *datatype, o *operation, c *comm, request ptr) error {
-	s, r, counts, op := c.reduceScatterv(f, vectors{sbuf, rbuf, 0, t, o}, rcounts)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.IreduceScatter(s, r, counts, op))
-}
-
-func mpiReduceScatterInit(f *frame, sbuf, rbuf, rcounts ptr, t *datatype, o *operation, c *comm, _ *info, request ptr) error {
-	s, r, counts, op := c.reduceScatterv(f, vectors{sbuf, rbuf, 0, t, o}, rcounts)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.ReduceScatterInit(s, r, counts, op))
+	return f.orNull()
 }
 
 func mpiNeighborAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
 	s, r := f.buffer(sbuf, scount, stype), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.NeighborAllgather(never, s, r)
+	case starts:
+		return f.started(c.IneighborAllgather(s, r))
+	case keeps:
+		return f.kept(c.NeighborAllgatherInit(s, r))
 	}
-	return c.NeighborAllgather(never, s, r)
-}
-
-func mpiIneighborAllgather(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	s, r := f.buffer(sbuf, scount, stype), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.IneighborAllgather(s, r))
-}
-
-func mpiNeighborAllgatherInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := f.buffer(sbuf, scount, stype), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.NeighborAllgatherInit(s, r))
+	return f.orNull()
 }
 
 func mpiNeighborAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
 	s, r := f.buffer(sbuf, scount, stype), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.NeighborAllgatherv(never, s, r.Buffer, r.counts, r.displs)
+	case starts:
+		return f.started(c.IneighborAllgatherv(s, r.Buffer, r.counts, r.displs))
+	case keeps:
+		return f.kept(c.NeighborAllgathervInit(s, r.Buffer, r.counts, r.displs))
 	}
-	return c.NeighborAllgatherv(never, s, r.Buffer, r.counts, r.displs)
-}
-
-func mpiIneighborAllgatherv(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	s, r := f.buffer(sbuf, scount, stype), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.IneighborAllgatherv(s, r.Buffer, r.counts, r.displs))
-}
-
-func mpiNeighborAllgathervInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := f.buffer(sbuf, scount, stype), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.NeighborAllgathervInit(s, r.Buffer, r.counts, r.displs))
+	return f.orNull()
 }
 
 func mpiNeighborAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm) error {
 	s, r := f.blocks(flat{sbuf, scount, stype}, c.destinations(f)), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.NeighborAlltoall(never, s, r)
+	case starts:
+		return f.started(c.IneighborAlltoall(s, r))
+	case keeps:
+		return f.kept(c.NeighborAlltoallInit(s, r))
 	}
-	return c.NeighborAlltoall(never, s, r)
-}
-
-func mpiIneighborAlltoall(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, request ptr) error {
-	s, r := f.blocks(flat{sbuf, scount, stype}, c.destinations(f)), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.IneighborAlltoall(s, r))
-}
-
-func mpiNeighborAlltoallInit(f *frame, sbuf ptr, scount int, stype *datatype, rbuf ptr, rcount int, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := f.blocks(flat{sbuf, scount, stype}, c.destinations(f)), f.blocks(flat{rbuf, rcount, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.NeighborAlltoallInit(s, r))
+	return f.orNull()
 }
 
 func mpiNeighborAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm) error {
 	s, r := f.parts(ragged{sbuf, scounts, sdispls, stype}, c.destinations(f)), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.NeighborAlltoallv(never, s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs)
+	case starts:
+		return f.started(c.IneighborAlltoallv(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
+	case keeps:
+		return f.kept(c.NeighborAlltoallvInit(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
 	}
-	return c.NeighborAlltoallv(never, s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs)
-}
-
-func mpiIneighborAlltoallv(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, request ptr) error {
-	s, r := f.parts(ragged{sbuf, scounts, sdispls, stype}, c.destinations(f)), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.IneighborAlltoallv(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
-}
-
-func mpiNeighborAlltoallvInit(f *frame, sbuf, scounts, sdispls ptr, stype *datatype, rbuf, rcounts, rdispls ptr, rtype *datatype, c *comm, _ *info, request ptr) error {
-	s, r := f.parts(ragged{sbuf, scounts, sdispls, stype}, c.destinations(f)), f.parts(ragged{rbuf, rcounts, rdispls, rtype}, c.sources(f))
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.NeighborAlltoallvInit(s.Buffer, s.counts, s.displs, r.Buffer, r.counts, r.displs))
+	return f.orNull()
 }
 
 func mpiNeighborAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm) error {
 	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.destinations(f), true, false), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.sources(f), true, false)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.NeighborAlltoallw(never, s, r)
+	case starts:
+		return f.started(c.IneighborAlltoallw(s, r))
+	case keeps:
+		return f.kept(c.NeighborAlltoallwInit(s, r))
 	}
-	return c.NeighborAlltoallw(never, s, r)
-}
-
-func mpiIneighborAlltoallw(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, request ptr) error {
-	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.destinations(f), true, false), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.sources(f), true, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.IneighborAlltoallw(s, r))
-}
-
-func mpiNeighborAlltoallwInit(f *frame, sbuf, scounts, sdispls, stypes ptr, rbuf, rcounts, rdispls, rtypes ptr, c *comm, _ *info, request ptr) error {
-	s, r := f.each(each{sbuf, scounts, sdispls, stypes}, c.destinations(f), true, false), f.each(each{rbuf, rcounts, rdispls, rtypes}, c.sources(f), true, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.NeighborAlltoallwInit(s, r))
+	return f.orNull()
 }
 
 // all is a count for n ranks; a negative one stays so.

@@ -23,6 +23,7 @@ type frame struct {
 	large  bool                // lists of counts and displacements are of MPI_Count and MPI_Aint
 	err    error
 	on     *owner // whose error handler err goes to; nil: the world's
+	form   form
 	at     ptr    // where the handle of the call's request goes
 	whose  *owner // whose errors are the request's
 }

@@ -33,34 +33,55 @@ func (f *frame) tag(n int, any bool) int {
 
 func mpiSend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
 	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Send(never, b, to, n)
+	case starts:
+		return f.started(c.Isend(b, to, n))
+	case keeps:
+		return f.kept(c.SendInit(b, to, n))
 	}
-	return c.Send(never, b, to, n)
+	return f.orNull()
 }
 
 func mpiSsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
 	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Ssend(never, b, to, n)
+	case starts:
+		return f.started(c.Issend(b, to, n))
+	case keeps:
+		return f.kept(c.SsendInit(b, to, n))
 	}
-	return c.Ssend(never, b, to, n)
+	return f.orNull()
 }
 
 func mpiRsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
 	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return c.Rsend(never, b, to, n)
+	case starts:
+		return f.started(c.Irsend(b, to, n))
+	case keeps:
+		return f.kept(c.RsendInit(b, to, n))
 	}
-	return c.Rsend(never, b, to, n)
+	return f.orNull()
 }
 
 func mpiBsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm) error {
 	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil {
-		return f.err
+	switch c.ready(f) {
+	case waits:
+		return bufferError(c.Bsend(never, b, to, n))
+	case starts:
+		q, err := c.Ibsend(b, to, n)
+		return f.started(q, bufferError(err))
+	case keeps:
+		return f.kept(c.BsendInit(b, to, n))
 	}
-	return bufferError(c.Bsend(never, b, to, n))
+	return f.orNull()
 }
 
 func bufferError(err error) error {
@@ -101,39 +122,6 @@ func mpiSendrecvReplace(f *frame, at ptr, count int, t *datatype, dst, dtag, src
 	return err
 }
 
-func mpiIsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Isend(b, to, n))
-}
-
-func mpiIssend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Issend(b, to, n))
-}
-
-func mpiIrsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).started(c.Irsend(b, to, n))
-}
-
-func mpiIbsend(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	q, err := c.Ibsend(b, to, n)
-	return f.to(request, c).started(q, bufferError(err))
-}
-
 func mpiIrecv(f *frame, at ptr, count int, t *datatype, src, tag int, c *comm, request ptr) error {
 	b, from, n := f.buffer(at, count, t), f.peer(src, true), f.tag(tag, true)
 	if f.err != nil || request == nil {
@@ -157,38 +145,6 @@ func mpiIsendrecvReplace(f *frame, at ptr, count int, t *datatype, dst, dtag, sr
 		return f.orNull()
 	}
 	return f.to(request, c).started(c.IsendrecvReplace(b, to, st, from, rt))
-}
-
-func mpiSendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.SendInit(b, to, n))
-}
-
-func mpiSsendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.SsendInit(b, to, n))
-}
-
-func mpiRsendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.RsendInit(b, to, n))
-}
-
-func mpiBsendInit(f *frame, at ptr, count int, t *datatype, dst, tag int, c *comm, request ptr) error {
-	b, to, n := f.buffer(at, count, t), f.peer(dst, false), f.tag(tag, false)
-	if f.err != nil || request == nil {
-		return f.orNull()
-	}
-	return f.to(request, c).kept(c.BsendInit(b, to, n))
 }
 
 func mpiRecvInit(f *frame, at ptr, count int, t *datatype, src, tag int, c *comm, request ptr) error {

@@ -32,6 +32,25 @@ func (f *frame) to(at ptr, c *comm) *frame {
 	return f
 }
 
+// A form is how an operation is called. Its three functions bind operands alike, and dispatch calls the same one.
+type form int
+
+const (
+	waits  form = iota // until it is over
+	starts             // MPI_I...: the request is of the operation
+	keeps              // MPI_..._init: the request starts it, as often as the program likes
+	isBad              // its operands are wrong, or its request has no place
+)
+
+// ready is the form of a call on c whose operands are bound.
+func (c *comm) ready(f *frame) form {
+	if f.err != nil || f.form != waits && f.at == nil {
+		return isBad
+	}
+	f.whose = &c.owner
+	return f.form
+}
+
 // orNull is the call's error, or that of a result's pointer that is NULL.
 func (f *frame) orNull() error {
 	if f.err != nil {

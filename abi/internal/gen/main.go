@@ -152,17 +152,29 @@ func entries(functions []function) []byte {
 func library(functions []function, constants [][]string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "// %s\n\n//go:build cgo && linux\n\npackage main\n\n// dispatch calls the function of a line of functions.txt.\nfunc dispatch(f *frame, number int) {\n\tswitch number {\n", notice)
+	all := make(map[string]function)
+	for _, f := range functions {
+		all[f.name] = f
+	}
 	for i, f := range functions {
 		if f.state != "go" && f.state != "both" {
 			continue
 		}
 		fmt.Fprintf(&b, "\tcase %d:\n", i)
+		called, form := f.formOf(all)
 		args := []string{"f"}
 		for j, p := range f.params {
-			args = append(args, fmt.Sprintf("a%d", j))
-			fmt.Fprintf(&b, "a%d := f.%s(%d)\n", j, p.decoder(), j)
+			switch word := fmt.Sprintf("f.%s(%d)", p.decoder(), j); {
+			case j < len(called.params):
+				args = append(args, fmt.Sprintf("a%d", j))
+				fmt.Fprintf(&b, "a%d := %s\n", j, word)
+			case j < len(f.params)-1:
+				fmt.Fprintln(&b, word)
+			default:
+				fmt.Fprintf(&b, "f.form, f.at = %s, %s\n", form, word)
+			}
 		}
-		fmt.Fprintf(&b, "\t\tif f.err == nil {\n\t\t\tf.failed(%s(%s))\n\t\t}\n", f.goName(), strings.Join(args, ", "))
+		fmt.Fprintf(&b, "\t\tif f.err == nil {\n\t\t\tf.failed(%s(%s))\n\t\t}\n", called.goName(), strings.Join(args, ", "))
 	}
 	b.WriteString("\t}\n}\n\n// names are the functions by number.\nvar names = [...]string{\n")
 	for _, f := range functions {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -108,6 +109,21 @@ func (f function) goName() string {
 		name += strings.ToUpper(part[:1]) + part[1:]
 	}
 	return name
+}
+
+// formOf tells which function's form a function is: Ibcast starts what Bcast does, and Bcast_init keeps it, with an MPI_Info
+// or nothing, and the request, behind the same parameters. Bcast of the library asks for the form.
+func (f function) formOf(all map[string]function) (base function, form string) {
+	if plain, ok := strings.CutSuffix(f.name, "_init"); ok {
+		base, form = all[plain], "keeps"
+	} else if plain, ok := strings.CutPrefix(f.name, "I"); ok {
+		base, form = all[strings.ToUpper(plain[:1])+plain[1:]], "starts"
+	}
+	n := len(base.params)
+	if n == 0 || len(f.params) <= n || !slices.Equal(f.params[:n], base.params) || f.params[len(f.params)-1].kind != "REQUEST*" {
+		return f, ""
+	}
+	return base, form
 }
 
 // forms calls do for each of a function's forms.
