@@ -20,6 +20,8 @@ import (
 func TestStatusAndCauseOfEnds(t *testing.T) {
 	program := roleArgv(t, "pmi")
 	steps := func(s ...string) []string { return append(append([]string(nil), program...), s...) }
+	// What a rank does at once may end the job before the other host has started its own, which then have no end.
+	const met = `: >"$MEET/$PMI_RANK"; until test -e "$MEET/0" -a -e "$MEET/1" -a -e "$MEET/2" -a -e "$MEET/3"; do sleep 0.01; done; `
 	for _, c := range []struct {
 		name    string
 		argv    []string
@@ -28,10 +30,10 @@ func TestStatusAndCauseOfEnds(t *testing.T) {
 		message string // part of the cause's line
 	}{
 		{"all well", sh("exit 0"), 0, -2, ""},
-		{"one exits with a status", sh("test $PMI_RANK = 2 || exec sleep 30; exit 3"), 3, 2, "rank 2 (host HOST, sh, pid PID): exited with status 3"},
-		{"killed by a signal", sh("test $PMI_RANK = 1 || exec sleep 30; kill -SEGV $$"), 139, 1, "killed by signal 11 (segmentation fault)"},
-		{"the others end well before", sh("test $PMI_RANK = 1 || exit 0; sleep 0.2; exit 7"), 7, 1, "exited with status 7"},
-		{"one ignores the wish that it end", sh("test $PMI_RANK = 1 && exit 5; trap '' TERM INT; while :; do sleep 1; done"), 5, 1, "exited with status 5"},
+		{"one exits with a status", sh(met + "test $PMI_RANK = 2 || exec sleep 30; exit 3"), 3, 2, "rank 2 (host HOST, sh, pid PID): exited with status 3"},
+		{"killed by a signal", sh(met + "test $PMI_RANK = 1 || exec sleep 30; kill -SEGV $$"), 139, 1, "killed by signal 11 (segmentation fault)"},
+		{"the others end well before", sh(met + "test $PMI_RANK = 1 || exit 0; sleep 0.2; exit 7"), 7, 1, "exited with status 7"},
+		{"one ignores the wish that it end", sh(met + "test $PMI_RANK = 1 && exit 5; trap '' TERM INT; while :; do sleep 1; done"), 5, 1, "exited with status 5"},
 		{"pmi, all well", steps("init", "barrier", "cards=100", "barrier", "finalize"), 0, -2, ""},
 		{"large cards", steps("init", "cards=30000", "cards=1", "cards=0", "finalize"), 0, -2, ""},
 		{"abort", steps("init", "barrier", "@3", "abort=9", "barrier", "finalize"), 9, 3, "aborted the job with status 9"},
@@ -40,14 +42,14 @@ func TestStatusAndCauseOfEnds(t *testing.T) {
 		{"no finalize", steps("init", "barrier", "@1", "exit=0", "barrier", "finalize"), 1, 1, "exited with status 0 after MPI_Init without MPI_Finalize"},
 		{"no finalize, and others go on", steps("init", "barrier", "@1", "exit=0", "sleep=30000"), 1, 1, "exited with status 0 after MPI_Init without MPI_Finalize, and 3 others still ran 500ms later"},
 		{"no finalize of two, one later", steps("init", "barrier", "@1", "exit=0", "@2", "exit=0", "finalize"), 0, -2, ""},
-		{"exit before init", steps("@2", "exit=0", "init", "barrier", "finalize"), 1, -3, "ended before init"},
+		{"exit before init", append(sh(met+`exec "$@"`), append([]string{"sh"}, steps("@2", "exit=0", "init", "barrier", "finalize")...)...), 1, -3, "ended before init"},
 		{"killed in a fence", steps("init", "barrier", "@0", "kill=9", "barrier", "finalize"), 137, 0, "killed by signal 9"},
 		{"breaks the protocol", steps("init", "barrier", "@2", "raw=cmd=frobnicate", "barrier", "finalize"), 1, 2, "frobnicate"},
 	} {
 		for _, way := range ways {
 			t.Run(c.name+"/"+way.name, func(t *testing.T) {
 				testenv.NoLeaks(t)
-				job := Job{Argv: c.argv, NP: 4, Grace: 400 * time.Millisecond}
+				job := Job{Argv: c.argv, NP: 4, Grace: 400 * time.Millisecond, Env: append(os.Environ(), "MEET="+t.TempDir())}
 				if strings.Contains(c.message, "still ran") {
 					job.Grace = 100 * time.Millisecond // five times that is waited for
 				}
