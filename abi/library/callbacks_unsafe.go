@@ -50,6 +50,7 @@ static void call_op_c(uintptr_t f, uintptr_t in, uintptr_t inout, int64_t len, u
 static int call_query(uintptr_t f, uintptr_t extra, void *status) { return ((int (*)(uintptr_t, void *))f)(extra, status); }
 static int call_free(uintptr_t f, uintptr_t extra) { return ((int (*)(uintptr_t))f)(extra); }
 static int call_cancel(uintptr_t f, uintptr_t extra, int complete) { return ((int (*)(uintptr_t, int))f)(extra, complete); }
+static int call_extent(uintptr_t f, uintptr_t type, intptr_t *to, uintptr_t extra) { return ((int (*)(uintptr_t, intptr_t *, uintptr_t))f)(type, to, extra); }
 */
 import "C"
 
@@ -92,6 +93,13 @@ func callLong(op uintptr, of sort, in, inout []byte, n int) {
 	C.call_long(C.int(op), C.int(of-long+1), C.uintptr_t(uintptr(addressOf(in))), C.uintptr_t(uintptr(addressOf(inout))), C.int64_t(n))
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(inout)
+}
+
+// callExtent gives the extent of a type in files.
+func callExtent(function ptr, h uintptr, extra ptr) (extent, code int) {
+	var to C.intptr_t
+	code = int(C.call_extent(C.uintptr_t(uintptr(function)), C.uintptr_t(h), &to, C.uintptr_t(uintptr(extra))))
+	return int(to), code
 }
 
 func callQuery(function, extra ptr, st *cStatus) int {

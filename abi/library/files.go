@@ -3,7 +3,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -444,14 +443,47 @@ func mpiFileCallErrhandler(f *frame, h uintptr, code int) error {
 // external32 is MPI's own representation: see external.go.
 const external32 = "external32"
 
-// dataReps are those that there are: "internal" may be anything, and is native.
-var dataReps = []string{"native", "internal", external32}
+// A dataRep is a representation of data in files: MPI's own, of which "internal" may be anything, and is native, and those of
+// the program.
+type dataRep struct{ extent, state ptr } // MPI_Datarep_extent_function; nil: MPI's own
 
-// mpiRegisterDatarep has none of the program's: no data is converted.
-func mpiRegisterDatarep(_ *frame, name, _, _, _, _ ptr) error {
+var dataReps = map[string]dataRep{"native": {}, "internal": {}, external32: {}}
+
+// mpiRegisterDatarep takes a representation whose data is in files as it is in memory: without functions that convert.
+func mpiRegisterDatarep(_ *frame, name, reads, writes, extent, state ptr) error {
 	s := text(name)
-	if slices.Contains(dataReps, s) {
-		return wrong(c_ERR_DUP_DATAREP, "the data representation %q is MPI's own", s)
+	switch _, has := dataReps[s]; {
+	case has:
+		return wrong(c_ERR_DUP_DATAREP, "there is a data representation %q", s)
+	case s == "" || len(s) >= c_MAX_DATAREP_STRING:
+		return wrong(c_ERR_ARG, "the name has %d bytes: expected 1 to %d", len(s), c_MAX_DATAREP_STRING-1)
+	case extent == nil:
+		return wrong(c_ERR_ARG, "the function that tells extents is NULL")
+	case reads != nil || writes != nil:
+		return wrong(c_ERR_UNSUPPORTED_DATAREP, "no function converts data: expected MPI_CONVERSION_FN_NULL twice, for data as it is in memory")
 	}
-	return wrong(c_ERR_UNSUPPORTED_DATAREP, "the data representation %q cannot be had: there are native and external32", s)
+	dataReps[s] = dataRep{extent, state}
+	return nil
+}
+
+// extentOf is a type's extent in files.
+func (d dataRep) extentOf(t *datatype) (int, error) {
+	if _, extent := t.Extent(); d.extent == nil {
+		return extent, nil
+	}
+	extent, code := callExtent(d.extent, t.handle, d.state)
+	if code != c_SUCCESS {
+		return 0, wrong(c_ERR_CONVERSION, "the function that tells extents gives %d", code)
+	}
+	return extent, nil
+}
+
+// fits is an error where the program says that a type has another extent in files than in memory.
+func (d dataRep) fits(t *datatype) error {
+	_, want := t.Extent()
+	got, err := d.extentOf(t)
+	if err == nil && got != want {
+		err = wrong(c_ERR_UNSUPPORTED_DATAREP, "a type has an extent of %d bytes in files and of %d in memory, and nothing converts them", got, want)
+	}
+	return err
 }

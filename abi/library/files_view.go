@@ -3,9 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
-	"slices"
 	"strings"
 
 	"github.com/gorun-mpi/gorun/rank"
@@ -102,12 +102,17 @@ func (v *view) check(writes bool) error {
 }
 
 func mpiFileSetView(_ *frame, o *file, disp int, etype, filetype *datatype, rep ptr, hints *info) error {
-	fresh := view{disp, etype, filetype, strings.ToLower(text(rep))}
+	fresh := view{disp, etype, filetype, text(rep)}
 	var err error
+	found, has := dataReps[fresh.rep]
+	if !has {
+		fresh.rep = strings.ToLower(fresh.rep)
+		found, has = dataReps[fresh.rep]
+	}
 	sequential := o.mode&c_MODE_SEQUENTIAL != 0
 	switch {
-	case !slices.Contains(dataReps, fresh.rep):
-		err = wrong(c_ERR_UNSUPPORTED_DATAREP, "the data representation is %q: there are native and external32", fresh.rep)
+	case !has:
+		err = wrong(c_ERR_UNSUPPORTED_DATAREP, "the data representation is %q: there are native, external32, and what MPI_Register_datarep was given", fresh.rep)
 	case sequential != (disp == c_DISPLACEMENT_CURRENT):
 		err = wrong(c_ERR_ARG, "the displacement is %d: expected MPI_DISPLACEMENT_CURRENT with MPI_MODE_SEQUENTIAL, and only there", disp)
 	case o.split != nil:
@@ -119,6 +124,9 @@ func mpiFileSetView(_ *frame, o *file, disp int, etype, filetype *datatype, rep 
 	}
 	if err == nil {
 		err = fresh.check(o.mode&c_MODE_RDONLY == 0)
+	}
+	if err == nil {
+		err = cmp.Or(found.fits(etype), found.fits(filetype))
 	}
 	if err = agreed(o.comm, err); err != nil {
 		return err
@@ -141,12 +149,12 @@ func mpiFileGetView(f *frame, o *file, disp, etype, filetype, rep ptr) error {
 
 // mpiFileGetTypeExtent: numbers have other sizes in external32; types that are made of those that have are in no view.
 func mpiFileGetTypeExtent(f *frame, o *file, t *datatype, to ptr) error {
-	_, extent := t.Extent()
+	extent, err := dataReps[o.view.rep].extentOf(t)
 	if o.view.rep == external32 && t.parts != nil {
 		extent = t.externalSize()
 	}
 	f.putLong(to, extent)
-	return nil
+	return err
 }
 
 func mpiFileGetByteOffset(f *frame, o *file, offset int, to ptr) error {

@@ -179,8 +179,6 @@ static void handlers(void) {
 	MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
 	closed(f);
 	CLASS(MPI_File_set_errhandler((MPI_File)W, MPI_ERRORS_RETURN), MPI_ERR_FILE);
-	CLASS(MPI_Register_datarep("mine", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, NULL, NULL), MPI_ERR_UNSUPPORTED_DATAREP);
-	CLASS(MPI_Register_datarep("native", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, NULL, NULL), MPI_ERR_DUP_DATAREP);
 	gone();
 }
 
@@ -628,6 +626,53 @@ static void portable(void) {
 	gone();
 }
 
+// in_files has a type be as in memory, but shorts twice as wide.
+static int in_files(MPI_Datatype t, MPI_Aint *extent, void *state) {
+	MPI_Aint lb;
+	MPI_Type_get_extent(t, &lb, extent);
+	*extent *= t == MPI_SHORT ? 2 : 1;
+	return *(int *)state;
+}
+
+static int converts(void *user, MPI_Datatype t, int count, void *file, MPI_Offset at, void *state) {
+	(void)user, (void)t, (void)count, (void)file, (void)at, (void)state;
+	return MPI_SUCCESS;
+}
+
+// representations of the program: those whose data is as in memory can be had.
+static void representations(void) {
+	static int state;
+	int out = 7 * me, in = -1;
+	char rep[MPI_MAX_DATAREP_STRING], longest[MPI_MAX_DATAREP_STRING + 1];
+	MPI_Offset disp;
+	MPI_Aint extent;
+	MPI_Datatype e, t;
+	MPI_Status st;
+	CLASS(MPI_Register_datarep("native", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, in_files, &state), MPI_ERR_DUP_DATAREP);
+	CLASS(MPI_Register_datarep("Mine", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, NULL, &state), MPI_ERR_ARG);
+	CLASS(MPI_Register_datarep("Mine", converts, MPI_CONVERSION_FN_NULL, in_files, &state), MPI_ERR_UNSUPPORTED_DATAREP);
+	memset(longest, 'x', sizeof longest - 1);
+	longest[sizeof longest - 1] = 0;
+	CLASS(MPI_Register_datarep(longest, MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, in_files, &state), MPI_ERR_ARG);
+	MPI_File f = opened(RW);
+	CLASS(MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "Mine", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
+	EQUAL(MPI_Register_datarep("Mine", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, in_files, &state), MPI_SUCCESS);
+	CLASS(MPI_Register_datarep("Mine", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, in_files, &state), MPI_ERR_DUP_DATAREP);
+	EQUAL(MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "Mine", MPI_INFO_NULL), MPI_SUCCESS);
+	EQUAL(MPI_File_get_view(f, &disp, &e, &t, rep), MPI_SUCCESS);
+	CHECK(strcmp(rep, "Mine") == 0 && e == MPI_INT);
+	EQUAL(MPI_File_write_at_all(f, me, &out, 1, MPI_INT, &st), MPI_SUCCESS);
+	EQUAL(MPI_File_read_at_all(f, me, &in, 1, MPI_INT, &st), MPI_SUCCESS);
+	EQUAL(in, out);
+	MPI_File_get_type_extent(f, MPI_SHORT, &extent);
+	EQUAL(extent, 4);
+	CLASS(MPI_File_set_view(f, 0, MPI_SHORT, MPI_SHORT, "Mine", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
+	state = MPI_ERR_OTHER;
+	CLASS(MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "Mine", MPI_INFO_NULL), MPI_ERR_CONVERSION);
+	closed(f);
+	gone();
+}
+
 // atomic: of writes to the same place one is there in the end, whole.
 static void atomic(void) {
 	enum { K = 20000 };
@@ -693,7 +738,7 @@ static void beside(void) {
 
 static const struct one cases[] = {
 	{"opens", opens}, {"handlers", handlers}, {"views", views}, {"offsets", offsets}, {"parts", parts}, {"later", later},
-	{"shared", shared}, {"full", full}, {"portable", portable}, {"atomic", atomic}, {"beside", beside},
+	{"shared", shared}, {"full", full}, {"portable", portable}, {"representations", representations}, {"atomic", atomic}, {"beside", beside},
 };
 
 int main(int argc, char **argv) {
