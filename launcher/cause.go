@@ -41,7 +41,7 @@ const leaveTimes = 5
 const sameFailure = 3 * time.Second
 
 // openMPILost is MPI_ERR_UNKNOWN of Open MPI, with which 6.0 aborts when a connection to another host has ended ("An error
-// occurred in Socket closed"). A process that ends closes its own before its host knows of its end.
+// occurred in Socket closed"). A process that ends closes its own before its host knows of its end. Its exit may be known before its abort.
 const openMPILost = 14
 
 // evidence is how much a failure says about what was first.
@@ -209,7 +209,7 @@ func (e *ending) aborted(s *seat, ev host.Event) {
 	status := ev.Status & 0xff // 0 too: so do Open MPI's mpirun and MPICH's mpiexec, and a Fortran STOP of OpenCoarrays relies on it
 	cause := s.cause(ev)
 	cause.Status, cause.Aborted = status, true
-	cause.elsewhere = status == openMPILost && s.group.joins.joined(ev.Rank)
+	cause.elsewhere = s.lostConnection(ev.Rank, status)
 	if ev.Status != status && cause.Message == "" {
 		cause.Message = fmt.Sprintf("it gave %d", ev.Status)
 	}

@@ -91,7 +91,8 @@ func TestALeaverExplainsOthers(t *testing.T) {
 	}
 }
 
-// Open MPI aborts where a connection has ended, which may be known before the end of the process at its other end.
+// Open MPI aborts where a connection has ended, which may be known before the end of the process at its other end, and its exit before
+// its abort.
 func TestAnAbortOfOpenMPIThatLostAConnection(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -110,15 +111,20 @@ func TestAnAbortOfOpenMPIThatLostAConnection(t *testing.T) {
 			g.joins = newJoins(2)
 			g.joins.connected(0)
 		}
-		e := ending{job: &Job{Log: slog.New(slog.DiscardHandler)}, clock: &clock{}, worlds: &worlds{}, hasten: func() {}}
-		e.aborted(&seat{group: g}, host.Event{Rank: 0, Status: c.abort})
-		if c.status == 0 {
-			e.left(&Cause{Rank: 1, Status: 1})
-		} else {
-			e.fail(&Cause{Rank: 1, Status: c.status})
-		}
-		if e.cause.Rank != c.want {
-			t.Errorf("%s: got %v, want that of rank %d", c.name, e.cause, c.want)
+		for how, first := range map[string]func(*ending, *seat, host.Event){
+			"abort": (*ending).aborted,
+			"exit":  func(e *ending, s *seat, ev host.Event) { e.failed(s.failure(ev)) },
+		} {
+			e := ending{job: &Job{Log: slog.New(slog.DiscardHandler)}, clock: &clock{}, worlds: &worlds{}, hasten: func() {}}
+			first(&e, &seat{group: g}, host.Event{Rank: 0, Status: c.abort, Joined: true})
+			if c.status == 0 {
+				e.left(&Cause{Rank: 1, Status: 1})
+			} else {
+				e.fail(&Cause{Rank: 1, Status: c.status})
+			}
+			if e.cause.Rank != c.want {
+				t.Errorf("%s, known by its %s: got %v, want that of rank %d", c.name, how, e.cause, c.want)
+			}
 		}
 	}
 }

@@ -127,6 +127,7 @@ func (s *seat) cause(e host.Event) *Cause {
 func (s *seat) failure(e host.Event) *Cause {
 	cause := s.cause(e)
 	cause.Status, cause.Signal, cause.Core, cause.CoreFile = e.Status, e.Signal, e.Core, e.CoreFile
+	cause.elsewhere = s.lostConnection(e.Rank, e.Status)
 	switch {
 	case e.Status == 0 && e.Joined && !e.Finalized:
 		cause.Status = statusFailed
@@ -139,6 +140,11 @@ func (s *seat) failure(e host.Event) *Cause {
 		cause.Message = fmt.Sprintf("out of memory: the kernel's OOM killer has ended %d processes of its control group since the job began", e.OOM)
 	}
 	return cause
+}
+
+// lostConnection tells whether a status, of an exit or MPI_Abort, is that of an Open MPI that has lost a connection: openMPILost.
+func (s *seat) lostConnection(rank, status int) bool {
+	return status == openMPILost && s.group.joins.joined(rank)
 }
 
 // left tells whether a rank has ended with status 0.
