@@ -29,7 +29,7 @@ func newDesk(t *testing.T, np int) *desk {
 	t.Helper()
 	d := &desk{t: t, out: make([]bytes.Buffer, np), pieces: make([]int, np)}
 	spec := ranks(np, "true")
-	spec.NP, spec.Hosts, spec.Job = np, 1, "desk"
+	spec.NP, spec.Hosts, spec.Job = np, 1, jobOf(t)
 	var err error
 	d.Host, err = New(spec, Config{Emit: func(e Event) {
 		switch e.Kind {
