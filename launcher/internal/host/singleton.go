@@ -18,26 +18,30 @@ import (
 // a world of its own, and N of them do the whole work N times. So a rank that has
 // joined nobody and may be such a program is looked at: which libraries its
 // process, or one that it has started, has mapped. That is done when it first
-// writes, since programs write after MPI_Init, and twice by the clock; a few ranks
-// stand for all. One that was gone before anybody could look is judged by what its
+// writes, since programs write after MPI_Init, and by the clock, at ever longer
+// intervals; a few ranks stand for all. One that was gone before anybody could look is judged by what its
 // program is linked with.
 const (
-	looksMost  = 6 // at processes of ranks, on one host
+	looksSpoke = 3 // at ranks that write, on one host; the clock has its own
 	looksDepth = 3 // rank, its child, and that one's
 	looksWidth = 8 // children of one process
 )
 
-// looksAt are the ages of a job at which silent ranks are looked at.
-var looksAt = [...]time.Duration{400 * time.Millisecond, 3 * time.Second}
+// looksAt are the ages of a job at which silent ranks are looked at. MPI_Init may take long on a busy machine.
+var looksAt = [...]time.Duration{400 * time.Millisecond, 3 * time.Second, 10 * time.Second, 30 * time.Second, 100 * time.Second, 300 * time.Second, 1000 * time.Second}
+
+// lookAgain is how long after the first look at a rank that is alone another one follows.
+const lookAgain = 3 * time.Second
 
 // singletonSearch is the state of the search.
 type singletonSearch struct {
-	looks int  // made
+	spoke int  // looks at ranks that have written
 	timed int  // of looksAt
 	told  bool // an event was emitted: one is enough
 	since time.Time
-	local int // whose process pid was surely alone when that was told, and is looked at again
-	pid   int // 0: none
+	again time.Time // when the process pid is looked at once more, at the latest; zero: at the next of looksAt
+	local int       // whose process pid was surely alone when that was told, and is looked at again
+	pid   int       // 0: none
 }
 
 // mpiLibrary is an MPI library that a program may use, known by a file name.
@@ -87,7 +91,8 @@ func (h *Host) spoke(local int) {
 		return
 	}
 	r.spoken = true
-	if h.mayBeSingleton(local) && h.singletons.looks < looksMost/2 { // the clock has the rest
+	if h.mayBeSingleton(local) && h.singletons.spoke < looksSpoke {
+		h.singletons.spoke++
 		h.look(local)
 	}
 }
@@ -109,7 +114,11 @@ func (h *Host) nextLook() time.Time {
 	if a.timed >= len(looksAt) || a.told && a.pid == 0 || h.spec.NP == 1 || h.running == 0 {
 		return time.Time{}
 	}
-	return a.since.Add(looksAt[a.timed])
+	next := a.since.Add(looksAt[a.timed])
+	if !a.again.IsZero() && a.again.Before(next) {
+		return a.again
+	}
+	return next
 }
 
 // lookOnTime looks at the first ranks that live and have joined nobody.
@@ -118,15 +127,16 @@ func (h *Host) lookOnTime(now time.Time) {
 	if next.IsZero() || now.Before(next) {
 		return
 	}
-	h.singletons.timed++
+	if next.Equal(h.singletons.again) {
+		h.singletons.again = time.Time{}
+	} else {
+		h.singletons.timed++
+	}
 	if h.singletons.pid > 0 {
 		h.stillAlone()
 		return
 	}
 	for local, r := range h.up() {
-		if h.singletons.looks >= looksMost {
-			return
-		}
 		if !r.gone && h.mayBeSingleton(local) {
 			h.look(local)
 			return
@@ -136,7 +146,6 @@ func (h *Host) lookOnTime(now time.Time) {
 
 // look looks at the processes of a rank.
 func (h *Host) look(local int) {
-	h.singletons.looks++
 	r := &h.ranks[local]
 	l, pid, ok := lookAt(r.pid, looksDepth)
 	if !ok || h.ofOthers(pid) {
@@ -147,7 +156,7 @@ func (h *Host) look(local int) {
 	// since, but not after it was seen initialised.
 	h.receive(local)
 	if l.sure && !h.hasJoined(local) {
-		h.singletons.local, h.singletons.pid = local, pid
+		h.singletons.local, h.singletons.pid, h.singletons.again = local, pid, time.Now().Add(lookAgain)
 		h.tellSingleton(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whySingleton(local, pid)))
 	}
 }

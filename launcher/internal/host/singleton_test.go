@@ -2,6 +2,7 @@ package host
 
 import (
 	"testing"
+	"time"
 )
 
 func TestFindMPI(t *testing.T) {
@@ -23,6 +24,31 @@ func TestFindMPI(t *testing.T) {
 		l, ok := findMPI(mappedFiles([]byte(c.maps)))
 		if l.name != c.want || l.sure != c.sure || ok != (c.want != "") {
 			t.Errorf("%s: got %+v, %v, want %q, sure %v", c.name, l, ok, c.want, c.sure)
+		}
+	}
+}
+
+// A rank that is slow to begin is looked at later, too, and one that is alone again soon.
+func TestNextLook(t *testing.T) {
+	since := time.Now()
+	for _, c := range []struct {
+		name string
+		singletonSearch
+		want time.Duration // after since; 0: never
+	}{
+		{"at first", singletonSearch{}, looksAt[0]},
+		{"after two", singletonSearch{timed: 2}, 10 * time.Second},
+		{"alone", singletonSearch{timed: 3, told: true, pid: 1, again: since.Add(13 * time.Second)}, 13 * time.Second},
+		{"alone, and the clock's is sooner", singletonSearch{told: true, pid: 1, again: since.Add(time.Second)}, looksAt[0]},
+		{"alone for long", singletonSearch{timed: 3, told: true, pid: 1}, 30 * time.Second},
+		{"told by its end", singletonSearch{timed: 1, told: true}, 0},
+		{"after all", singletonSearch{timed: len(looksAt)}, 0},
+	} {
+		c.since = since
+		h := &Host{spec: Spec{NP: 2}, running: 1, singletons: c.singletonSearch}
+		next := h.nextLook()
+		if got := next.Sub(since); next.IsZero() != (c.want == 0) || c.want > 0 && got != c.want {
+			t.Errorf("%s: the next look is at %v, want %v", c.name, got, c.want)
 		}
 	}
 }
