@@ -279,10 +279,20 @@ func (n *network) call(l *link) error {
 	}
 	l.sealed = sealedBy(seal)
 	n.join(l, c)
-	if l.post(&frame{kind: frameHangUp}, nil, nil, 0, 0, false) { // of a call that there never was: the other side waits for a frame
-		l.uncork()
-	}
+	l.uncork()
 	return nil
+}
+
+// met has a link that this side has dialled be up. The other side waits for a frame: it gets the end of a call that there never
+// was, before any other or together with it.
+func (l *link) met() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.state.CompareAndSwap(linkDialling, linkUp) {
+		return false
+	}
+	l.corked.add(&frame{kind: frameHangUp})
+	return true
 }
 
 // join gives a connection that has passed the handshake to the epoll set.
@@ -304,7 +314,7 @@ func (n *network) join(l *link, c *os.File) {
 	defer n.mu.Unlock()
 	l.fd, l.seen = fd, unix.EPOLLIN
 	if n.closed || unix.EpollCtl(n.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}) != nil ||
-		l.state.Load() != linkDialling || !l.unmet.Load() && !l.state.CompareAndSwap(linkDialling, linkUp) { // it was given up meanwhile
+		l.state.Load() != linkDialling || !l.unmet.Load() && !l.met() { // it was given up meanwhile
 		unix.Close(fd)
 		l.fd = -1
 		l.state.Store(linkBroken)

@@ -20,13 +20,21 @@ func socketpair(t *testing.T) (c *os.File, end int) {
 	return os.NewFile(uintptr(fds[0]), "link"), fds[1]
 }
 
-// joins adds a link to a node's network, which has no guard then. The test has the other end.
+// joins adds a link to a node's network, which has no guard then. The test has the other end, and has read that it is up.
 func joins(t *testing.T, n *network, l *link) *wireEnd {
 	t.Helper()
 	n.first.Do(func() {})
 	c, end := socketpair(t)
 	defer c.Close()
 	n.join(l, c)
+	if l.state.Load() == linkUp {
+		l.uncork()
+		var first [frameSize]byte
+		k, err := unix.Read(end, first[:])
+		if f, _ := parseFrame(first[:max(k, 0)]); err != nil || f.kind != frameHangUp {
+			t.Fatalf("a link that is up says %+v first (%d bytes, %v), want the end of a call", f, k, err)
+		}
+	}
 	return &wireEnd{t, l, end}
 }
 
