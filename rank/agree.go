@@ -238,7 +238,7 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
-	if err := c.world.beginMaking(); err != nil {
+	if err := c.world.beginMaking(true); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.endMaking()
@@ -333,7 +333,7 @@ func (c *Comm) giveUp(a *agreement, v agree.Value) {
 	cancel()
 	_, _ = d.introduceByMessages(ended, nil)
 	if w := c.world; d.context >= w.context {
-		if !w.making { // no call has used the number, or is about to
+		if w.makings.calls == 0 { // no call has used the number, or is about to
 			d.purge()
 		}
 		w.context = d.context + 1

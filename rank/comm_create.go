@@ -127,6 +127,7 @@ type choice struct {
 	alike      uint64 // a hash of what all that give it must give alike; 0: nothing
 	balance    uint64 // is 0 in the sum of all
 	refused    bool   // its arguments are wrong, so nobody gets anything
+	concurrent bool   // the rank may make others at the same time
 }
 
 const choiceLen = 48
@@ -143,7 +144,7 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
-	if err := c.world.beginMaking(); err != nil {
+	if err := c.world.beginMaking(false); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.endMaking()
@@ -152,17 +153,13 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 
 // deriveInside is derive inside of a call that makes communicators.
 func (c *Comm) deriveInside(ctx context.Context, op string, own choice, bad error) (*Comm, error) {
-	own.context, own.refused = c.world.context, bad != nil
+	own.refused = bad != nil
 	choices, err := c.choose(ctx, own)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, c.failCollective(op, err)
-	}
-	number, err := c.world.agree(choices)
-	if bad != nil {
-		err = bad
-	}
-	if err != nil {
-		return nil, c.fail(op, -1, err)
+	case bad != nil:
+		return nil, c.fail(op, -1, bad)
 	}
 	if i, err := c.judge(choices); err != nil {
 		peer := -1
@@ -170,6 +167,10 @@ func (c *Comm) deriveInside(ctx context.Context, op string, own choice, bad erro
 			peer = c.rankOf(c.members.Rank(i))
 		}
 		return nil, c.fail(op, peer, err)
+	}
+	number, err := c.world.agree(making{context: c.context}, choices, func(word uint64) (uint64, error) { return c.voteAll(ctx, word) })
+	if err != nil {
+		return nil, c.failNumber(op, err)
 	}
 	c.children++
 	var d *Comm
@@ -197,16 +198,19 @@ func (c *Comm) deriveInside(ctx context.Context, op string, own choice, bad erro
 // errRefused is what a call fails with because a peer's arguments were wrong.
 var errRefused = fmt.Errorf("%w: the arguments of another rank are wrong, see the error of that rank", ErrArgument)
 
-// choose gathers the choices of all members.
+// choose gathers the choices of all members. It adds what is of the rank.
 func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 	n := c.members.Size()
 	all := make([]byte, n*choiceLen)
 	mine := all[(c.base+c.rank)*choiceLen:]
 	binary.NativeEndian.PutUint64(mine[0:], uint64(own.color))
 	binary.NativeEndian.PutUint64(mine[8:], uint64(own.key))
-	binary.NativeEndian.PutUint32(mine[16:], own.context)
+	binary.NativeEndian.PutUint32(mine[16:], c.world.context)
 	if own.refused {
 		mine[20] = 1
+	}
+	if c.world.turns != nil {
+		mine[21] = 1
 	}
 	binary.NativeEndian.PutUint64(mine[24:], own.group)
 	binary.NativeEndian.PutUint64(mine[32:], own.alike)
@@ -221,33 +225,13 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 			color:   int64(binary.NativeEndian.Uint64(b[0:])),
 			key:     int64(binary.NativeEndian.Uint64(b[8:])),
 			context: binary.NativeEndian.Uint32(b[16:]),
-			refused: b[20] != 0,
+			refused: b[20] != 0, concurrent: b[21] != 0,
 			group:   binary.NativeEndian.Uint64(b[24:]),
 			alike:   binary.NativeEndian.Uint64(b[32:]),
 			balance: binary.NativeEndian.Uint64(b[40:]),
 		}
 	}
 	return choices, nil
-}
-
-// ErrContexts says that a rank has been in so many communicators that no
-// number is left to tell the messages of another one apart.
-var ErrContexts = errors.New("all 2^29 context numbers are used up")
-
-// agree is the context of a new communicator: the lowest that no member has
-// used. As every rank's number only grows, and all members of a communicator go
-// beyond its number, no rank is ever in two of the same number, and no late
-// message can be taken for one of another communicator.
-func (w *World) agree(choices []choice) (uint32, error) {
-	number := uint32(0) // not w.context, which may have grown meanwhile; see giveUp
-	for i := range choices {
-		number = max(number, choices[i].context)
-	}
-	if number > lastContext {
-		return 0, ErrContexts
-	}
-	w.context = max(w.context, number+1)
-	return number, nil
 }
 
 // chosen are those of a group that gave the color, by key; base is where the group

@@ -20,7 +20,7 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
-	if err := c.world.beginMaking(); err != nil {
+	if err := c.world.beginMaking(false); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.endMaking()
@@ -38,10 +38,13 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	if g.set.Index(w.rank) == group.None {
 		return nil, nil
 	}
-	// The next context of every member, and which group it thinks of.
+	// The next context of every member, whether it may make others at the same time, and which group it thinks of.
 	const blockLen = 16
 	mine := make([]byte, blockLen)
 	binary.NativeEndian.PutUint32(mine, w.context)
+	if w.turns != nil {
+		mine[4] = 1
+	}
 	binary.NativeEndian.PutUint64(mine[8:], fingerprint(&g.set))
 	// Sorted: a rank that thinks of another order meets the others, and learns it.
 	meeting := g.set.Sorted()
@@ -52,7 +55,7 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	choices := make([]choice, g.set.Size())
 	for i := range choices {
 		b := all[i*blockLen:]
-		choices[i].context = binary.NativeEndian.Uint32(b)
+		choices[i].context, choices[i].concurrent = binary.NativeEndian.Uint32(b), b[4] != 0
 		if theirs := binary.NativeEndian.Uint64(b[8:]); theirs != binary.NativeEndian.Uint64(mine[8:]) && err == nil {
 			err = c.fail(op, c.rankOf(meeting.Rank(i)), badClass(ClassGroup, "it gave another group"))
 		}
@@ -60,9 +63,12 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	if err != nil {
 		return nil, err
 	}
-	number, err := w.agree(choices)
+	number, err := w.agree(making{c.context, 1 + uint64(tag)}, choices, func(own uint64) (uint64, error) {
+		all, err := w.gatherFrom(ctx, &meeting, c.makingContext(), tag, binary.NativeEndian.AppendUint64(nil, own))
+		return counted(all), err
+	})
 	if err != nil {
-		return nil, c.fail(op, -1, err)
+		return nil, c.failNumber(op, err)
 	}
 	d := c.child(fmt.Sprintf("%s.group(tag %d)", c.name, tag), number, g.set, nil)
 	if err := w.enlist(ctx, d, d.introduceByMessages); err != nil {

@@ -41,22 +41,21 @@ func (c *Comm) Idup() (*Comm, Request, error) {
 
 // A duplication makes a communicator little by little.
 //
-//	intros     the members' intros of the new team, gathered on the old communicator
-//	numbers   each says the next context that it has not used; the highest is tried
-//	votes     a rank that has used it meanwhile, in another communicator, says no: numbers again
+//	intros    the members' intros of the new team, gathered on the old communicator
+//	votes     on the highest context that members named as their next one in the round before, as in World.agree; in the first round none
 //	over
 //
 // Only the first step takes its turn among the old communicator's collectives, on all
-// ranks alike. The others are calls of the new team, which nobody else uses yet.
+// ranks alike. The votes are calls of the new team, which nobody else uses yet.
 //
 // Several may be under way, and meet in another order on each rank. The one that comes
 // first by the old communicator's number and its count of children does so on all
-// ranks; while it asks for numbers its members give none to others, so that it gets the
+// ranks; while it asks for a number its members give none to others, so that it gets the
 // next that it tries, and all get one in the end.
 type duplication struct {
 	from, made *Comm
-	child      int // of from, the how many-th
-	step       uint8
+	child      int    // of from, the how many-th
+	met        bool   // the intros are gathered
 	all        []byte // what is gathered
 	pending    *coll.Pending
 	by         *Comm // whose team gathers
@@ -66,13 +65,6 @@ type duplication struct {
 	broken     bool  // the old communicator is
 	over       bool
 }
-
-// The steps of a duplication.
-const (
-	dupIntros uint8 = iota
-	dupNumbers
-	dupVotes
-)
 
 var _ pending = (*duplication)(nil)
 var _ advancer = (*duplication)(nil)
@@ -130,7 +122,7 @@ func (p *duplication) Progress() (advanced bool) {
 		if err == nil {
 			err = p.next()
 		} else {
-			p.broken = p.step == dupIntros
+			p.broken = !p.met
 		}
 		if err != nil {
 			p.err, p.over = err, true
@@ -143,9 +135,9 @@ func (p *duplication) Progress() (advanced bool) {
 // next takes what was gathered, and starts the next step.
 func (p *duplication) next() error {
 	d := p.made
-	w, at := d.world, 8*(d.base+d.rank)
-	switch p.step {
-	case dupIntros:
+	w := d.world
+	if !p.met {
+		p.met = true
 		intros := make([][]byte, d.members.Size())
 		for i := range intros {
 			if intros[i] = getIntro(p.all[i*introLen:][:introLen]); intros[i] == nil {
@@ -157,36 +149,23 @@ func (p *duplication) next() error {
 			return err
 		}
 		p.all = make([]byte, 8*d.members.Size())
-	case dupNumbers:
-		p.number = 0
-		for i := range d.members.Size() {
-			p.number = max(p.number, binary.NativeEndian.Uint32(p.all[8*i:]))
-		}
-		if p.number > lastStarted {
-			return ErrContexts
-		}
-		vote := uint64(0)
-		if p.number >= w.startedContext && p.first() {
-			w.startedContext, vote = p.number+1, 1
-		}
-		p.step = dupVotes
-		binary.NativeEndian.PutUint64(p.all[at:], vote)
-		return p.gather(d, 8)
-	default:
-		all := true
-		for i := range d.members.Size() {
-			all = all && p.all[8*i] != 0
-		}
-		if all {
+	} else {
+		all := counted(p.all)
+		if all&1 != 0 {
 			p.over = true
 			d.context = p.number
 			w.enrol(d) // also when nobody asks
 			return nil
 		}
+		if p.number = uint32(all >> 1); p.number > lastStarted {
+			return ErrContexts
+		}
 	}
-	p.step = dupNumbers
-	binary.NativeEndian.PutUint64(p.all[at:], 0)
-	binary.NativeEndian.PutUint32(p.all[at:], w.startedContext)
+	yes := p.number >= w.startedContext && p.first()
+	if yes {
+		w.startedContext = p.number + 1
+	}
+	binary.NativeEndian.PutUint64(p.all[8*(d.base+d.rank):], vote(w.startedContext, yes))
 	return p.gather(d, 8)
 }
 
@@ -194,7 +173,7 @@ func (p *duplication) next() error {
 func (p *duplication) first() bool {
 	for _, a := range p.from.world.active {
 		o, ok := a.(*duplication)
-		if ok && o != p && o.step != dupIntros && !o.over &&
+		if ok && o != p && o.met && !o.over &&
 			(o.from.context < p.from.context || o.from == p.from && o.child < p.child) {
 			return false
 		}

@@ -55,6 +55,9 @@ type Config struct {
 	// Concurrent permits calls of several goroutines at the same time (MPI_THREAD_MULTIPLE). The package
 	// documentation has the limits. A message takes some 50 ns more. It need not be the same on all ranks.
 	Concurrent bool
+	// Turn, with Concurrent, is the program's: it guards what the goroutines share beside the rank, and whoever calls has locked it.
+	// A call that waits lets others have it. nil: the rank has one of its own.
+	Turn *Turn
 	// Offload asks gorun for the daemon of gorun --offload, of one thread, on each host of several ranks where the command line
 	// has asked for none. Init fails under another launcher. The rank then waits for the daemon however long it takes; where only
 	// the command line has asked, a rank that is in a call takes back what the daemon has not begun within 20 us.

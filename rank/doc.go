@@ -126,16 +126,18 @@
 // With [Config].Concurrent calls may overlap (MPI_THREAD_MULTIPLE). They take turns: a call that
 // waits lets others in, and the progress that they make is its own too. These limits hold:
 //
-//   - A communicator has one collective at a time, as MPI says, and of the calls that make
-//     communicators and windows there is one at a time in the rank; a second one fails with ErrConcurrent.
-//     The program has them follow each other in the same order on all ranks.
+//   - A communicator has one collective at a time, as MPI says, and so one call that makes another communicator or a
+//     window of it; a second one fails with ErrConcurrent. Those of other communicators may overlap, but for a Shrink.
+//     The program has those of one communicator follow each other in the same order on all ranks.
 //   - A request is waited for by one goroutine.
 //   - The epochs of a window are those of all goroutines. Waits for a lock, for calls of other ranks and for
 //     flushes let other calls in; what else waits for ranks of other hosts (an Accumulate, say) does not.
 //   - Functions of the program that a call runs (an [OpFunc], say) make no calls. They run while
 //     the rank is inside, on the goroutine of any of its calls.
-//   - While several goroutines are in calls, a wait of more than a millisecond naps, for a millisecond at most,
+//   - While several goroutines wait, one that waits for more than a millisecond naps, for a millisecond at most,
 //     instead of sleeping until a peer wakes the rank, and gorun is not told what such a rank waits for.
+//
+// A program whose goroutines share more than the rank gives [Config].Turn: one lock for both.
 //
 // # Ownership
 //

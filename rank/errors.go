@@ -22,7 +22,7 @@ var (
 	// communicator failed, here or on a peer. The error also wraps the first cause.
 	ErrRevoked = errors.New("the communicator is revoked")
 	// ErrConcurrent: another call of the same rank was still running. With Config.Concurrent:
-	// another collective on the communicator, or another call that makes a communicator.
+	// another collective on the communicator, or a Shrink beside another call that makes a communicator.
 	ErrConcurrent = errors.New("another call of this rank is running (a world serves one call at a time; see Config.Concurrent)")
 	// ErrProcFailed: a process that the call needs has died, or its host cannot be reached
 	// (MPI_ERR_PROC_FAILED). Error.Failed has all those of the communicator that are known.

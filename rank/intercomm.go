@@ -28,7 +28,7 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 	}
 	w := local.world
 	defer w.leave()
-	if err := w.beginMaking(); err != nil {
+	if err := w.beginMaking(false); err != nil {
 		return nil, local.fail(op, -1, err)
 	}
 	defer w.endMaking()
@@ -36,10 +36,11 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 		return nil, local.fail(op, -1, badClass(ClassComm, "the local communicator is an intercommunicator"))
 	}
 	// A leader out of range is one that nobody is: all choose, and all refuse.
-	choices, err := local.choose(ctx, choice{color: int64(localLeader), context: w.context, refused: localLeader < 0 || localLeader >= local.size})
+	choices, err := local.choose(ctx, choice{color: int64(localLeader), refused: localLeader < 0 || localLeader >= local.size})
 	if err != nil {
 		return nil, local.failCollective(op, err)
 	}
+	own := choice{}
 	for i := range choices {
 		switch {
 		case localLeader < 0 || localLeader >= local.size:
@@ -49,19 +50,17 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 		case choices[i].color != int64(localLeader):
 			return nil, local.fail(op, i, badArgument("the local leader is %d on this rank, but %d on the other", localLeader, choices[i].color))
 		}
+		own.context, own.concurrent = max(own.context, choices[i].context), own.concurrent || choices[i].concurrent
 	}
-	number, err := w.agree(choices)
+	b := bridge{local, localLeader, peer, remoteLeader, tag}
+	remote, theirs, err := b.meet(ctx, own)
 	if err != nil {
-		return nil, local.fail(op, -1, err)
+		return nil, b.fail(op, err)
 	}
-	remote, number, err := local.meetGroup(ctx, localLeader, peer, remoteLeader, tag, number)
+	number, err := w.agree(making{ofGroups, fingerprintOf(&local.local, remote)}, []choice{own, theirs}, func(vote uint64) (uint64, error) { return b.vote(ctx, vote) })
 	if err != nil {
-		if ce, ok := errors.AsType[*coll.Error](err); ok {
-			return nil, local.failCollective(op, ce)
-		}
-		return nil, local.fail(op, -1, err)
+		return nil, b.fail(op, err)
 	}
-	w.context = max(w.context, number+1)
 	d := local.child(fmt.Sprintf("%s.inter(tag %d)", local.name, tag), number, local.local, remote)
 	if err := w.enlist(ctx, d, d.introduceByMessages); err != nil {
 		return nil, local.revoke(op, local.fail(op, -1, err))
@@ -69,107 +68,167 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 	return d, nil
 }
 
-// meetGroup has the leaders tell each other their groups, and everybody what they
-// learned: the other group, and the context, which is at least number.
-func (c *Comm) meetGroup(ctx context.Context, leader int, peer *Comm, remoteLeader, tag int, number uint32) (*group.Set, uint32, error) {
+// fingerprintOf is one of two groups, which both groups see alike.
+func fingerprintOf(a, b *group.Set) uint64 { return fingerprint(a) ^ fingerprint(b) }
+
+// A bridge is what leads from a communicator to another group: its leader talks with the leader there.
+type bridge struct {
+	of           *Comm
+	leader       int
+	peer         *Comm // the leader's
+	remoteLeader int   // there
+	tag          int
+}
+
+// fail is the error of the call, by what has failed: a collective of the own group revokes it.
+func (b *bridge) fail(op string, err error) error {
+	if ce, ok := errors.AsType[*coll.Error](err); ok {
+		return b.of.failCollective(op, ce)
+	}
+	return b.of.fail(op, -1, err)
+}
+
+// tell has all of the own group have what the leader has, or hear that it has failed, which leaves block zero.
+func (b *bridge) tell(ctx context.Context, block []byte, failure error) error {
+	if failure != nil && ctx.Err() != nil {
+		// The others are told all the same.
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
+		defer cancel()
+		ctx = short
+	}
+	if err := b.of.team.Run(ctx, &coll.Args{Kind: coll.Bcast, Recv: coll.Buffer{Mem: block}, Bytes: len(block), Root: b.leader}); err != nil {
+		return errors.Join(failure, err)
+	}
+	if failure == nil && binary.NativeEndian.Uint64(block) == 0 {
+		failure = &p2p.PeerError{Peer: b.of.local.Rank(b.leader), Err: errors.New("it is the local leader, and could not reach the other group")}
+	}
+	return failure
+}
+
+// meet has the leaders tell each other their groups and what they chose, and everybody what they learned.
+func (b *bridge) meet(ctx context.Context, own choice) (*group.Set, choice, error) {
 	var ranks []byte
 	var failure error
-	getIntro := make([]byte, groupIntro)
-	if c.rank == leader {
-		if number, ranks, failure = c.lead(ctx, peer, remoteLeader, tag, number); failure == nil {
-			binary.NativeEndian.PutUint32(getIntro, number)
-			binary.NativeEndian.PutUint32(getIntro[4:], uint32(len(ranks)/4))
-		}
-		if failure != nil && ctx.Err() != nil {
-			// The others are told all the same.
-			short, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
-			defer cancel()
-			ctx = short
+	intro := make([]byte, groupIntro)
+	if b.of.rank == b.leader {
+		if ranks, failure = b.lead(ctx, own, intro); failure != nil {
+			clear(intro)
 		}
 	}
-	if err := c.team.Run(ctx, &coll.Args{Kind: coll.Bcast, Recv: coll.Buffer{Mem: getIntro}, Bytes: len(getIntro), Root: leader}); err != nil {
-		return nil, 0, errors.Join(failure, err)
+	if err := b.tell(ctx, intro, failure); err != nil {
+		return nil, choice{}, err
 	}
-	if failure != nil {
-		return nil, 0, failure
-	}
-	n := int(binary.NativeEndian.Uint32(getIntro[4:]))
-	if n == 0 {
-		return nil, 0, &p2p.PeerError{Peer: c.local.Rank(leader), Err: errors.New("it is the local leader, and could not reach the other group")}
-	}
-	if c.rank != leader {
+	theirs, n := getGroup(intro)
+	if b.of.rank != b.leader {
 		ranks = make([]byte, 4*n)
 	}
-	if err := c.team.Run(ctx, &coll.Args{Kind: coll.Bcast, Recv: coll.Buffer{Mem: ranks}, Bytes: len(ranks), Root: leader}); err != nil {
-		return nil, 0, err
+	if err := b.of.team.Run(ctx, &coll.Args{Kind: coll.Bcast, Recv: coll.Buffer{Mem: ranks}, Bytes: len(ranks), Root: b.leader}); err != nil {
+		return nil, choice{}, err
 	}
 	list := make([]int32, n)
 	for i := range list {
 		list[i] = int32(binary.NativeEndian.Uint32(ranks[4*i:]))
-		if list[i] < 0 || int(list[i]) >= c.world.size {
-			return nil, 0, badClass(ClassGroup, "the other group has rank %d, but the world has %d ranks", list[i], c.world.size)
+		if list[i] < 0 || int(list[i]) >= b.of.world.size {
+			return nil, choice{}, badClass(ClassGroup, "the other group has rank %d, but the world has %d ranks", list[i], b.of.world.size)
 		}
 	}
 	remote, err := group.New(list)
-	if err == nil && !group.Disjoint(&c.local, &remote) {
+	if err == nil && !group.Disjoint(&b.of.local, &remote) {
 		err = errors.New("a rank is in both groups")
 	}
 	if err != nil {
-		return nil, 0, badClass(ClassGroup, "%v", err)
+		return nil, choice{}, badClass(ClassGroup, "%v", err)
 	}
-	return &remote, binary.NativeEndian.Uint32(getIntro), nil
+	return &remote, theirs, nil
+}
+
+// vote gathers votes of both groups.
+func (b *bridge) vote(ctx context.Context, own uint64) (uint64, error) {
+	all, err := b.of.voteAll(ctx, own)
+	if err != nil {
+		return 0, err
+	}
+	var failure error
+	word := make([]byte, 8) // zero is no vote: the first number of a world is taken
+	if b.of.rank == b.leader {
+		var exchange func(send, recv []byte) error
+		if exchange, failure = b.open(ctx); failure == nil {
+			failure = exchange(binary.NativeEndian.AppendUint64(nil, all), word)
+		}
+		if failure == nil {
+			binary.NativeEndian.PutUint64(word, together(all, binary.NativeEndian.Uint64(word)))
+		} else {
+			clear(word)
+		}
+	}
+	err = b.tell(ctx, word, failure)
+	return binary.NativeEndian.Uint64(word), err
 }
 
 // farewellTime bounds how long a leader that gives up tells its group so.
 const farewellTime = 250 * time.Millisecond
 
-// groupIntro is the length of a group's introduction: context and size.
-const groupIntro = 8
+// groupIntro is the length of a group's introduction: its context and its size, of 32 bits each, and whether its ranks may make others meanwhile.
+const groupIntro = 9
 
-// lead is the leader's talk with the other one: the context that is good for both
-// and the other group's ranks in the world.
-func (c *Comm) lead(ctx context.Context, peer *Comm, remoteLeader, tag int, number uint32) (uint32, []byte, error) {
-	w := c.world
-	switch {
-	case peer == nil || peer.world != w:
-		return 0, nil, badClass(ClassComm, "the leader's peer communicator is nil or of another world")
-	case peer.barred:
-		return 0, nil, fmt.Errorf("the peer communicator: %w", peer.unusable())
+func putGroup(into []byte, own choice, size int) {
+	binary.NativeEndian.PutUint32(into, own.context)
+	binary.NativeEndian.PutUint32(into[4:], uint32(size))
+	if own.concurrent {
+		into[8] = 1
 	}
-	env, to, err := peer.envelope(peer.makingContext(), remoteLeader, tag, false)
+}
+
+func getGroup(from []byte) (theirs choice, size int) {
+	return choice{context: binary.NativeEndian.Uint32(from), concurrent: from[8] != 0}, int(binary.NativeEndian.Uint32(from[4:]))
+}
+
+// open gives the leader's way to the other one.
+func (b *bridge) open(ctx context.Context) (exchange func(send, recv []byte) error, err error) {
+	w := b.of.world
+	switch {
+	case b.peer == nil || b.peer.world != w:
+		return nil, badClass(ClassComm, "the leader's peer communicator is nil or of another world")
+	case b.peer.barred:
+		return nil, fmt.Errorf("the peer communicator: %w", b.peer.unusable())
+	}
+	env, to, err := b.peer.envelope(b.peer.makingContext(), b.remoteLeader, b.tag, false)
 	switch {
 	case err != nil:
-		return 0, nil, err
-	case remoteLeader == ProcNull:
-		return 0, nil, badClass(ClassRank, "the remote leader is ProcNull")
-	}
-	if c.local.Index(to) != group.None {
-		return 0, nil, badClass(ClassRank, "the remote leader, rank %d of %s, is in the local group", remoteLeader, peer.name)
+		return nil, err
+	case b.remoteLeader == ProcNull:
+		return nil, badClass(ClassRank, "the remote leader is ProcNull")
+	case b.of.local.Index(to) != group.None:
+		return nil, badClass(ClassRank, "the remote leader, rank %d of %s, is in the local group", b.remoteLeader, b.peer.name)
 	}
 	want := match.Envelope{Context: env.Context, Source: int32(to), Tag: env.Tag}
-	exchange := func(send, recv []byte) error {
+	return func(send, recv []byte) error {
 		_, err := w.messages.Exchange(ctx, &p2p.Sending{Buf: send, Envelope: env, Peer: to}, &p2p.Receiving{Buf: recv, Want: want})
 		return err
+	}, nil
+}
+
+// lead is the leader's talk with the other one: the other group's introduction, and its ranks in the world.
+func (b *bridge) lead(ctx context.Context, own choice, intro []byte) ([]byte, error) {
+	exchange, err := b.open(ctx)
+	if err != nil {
+		return nil, err
 	}
-	mine, theirs := make([]byte, groupIntro), make([]byte, groupIntro)
-	binary.NativeEndian.PutUint32(mine, number)
-	binary.NativeEndian.PutUint32(mine[4:], uint32(c.size))
-	if err := exchange(mine, theirs); err != nil {
-		return 0, nil, err
+	mine := make([]byte, groupIntro)
+	putGroup(mine, own, b.of.size)
+	if err := exchange(mine, intro); err != nil {
+		return nil, err
 	}
-	number = max(number, binary.NativeEndian.Uint32(theirs))
-	n := binary.NativeEndian.Uint32(theirs[4:])
-	if n == 0 || int64(n) > int64(w.size) || number > lastContext {
-		return 0, nil, fmt.Errorf("rank %d of %s sent an invalid answer: a group of %d ranks, context %d", remoteLeader, peer.name, n, number)
+	theirs, n := getGroup(intro)
+	if n == 0 || n > b.of.world.size || theirs.context > lastContext {
+		return nil, fmt.Errorf("rank %d of %s sent an invalid answer: a group of %d ranks, context %d", b.remoteLeader, b.peer.name, n, theirs.context)
 	}
-	own, ranks := make([]byte, 4*c.size), make([]byte, 4*n)
-	for index := range c.size {
-		binary.NativeEndian.PutUint32(own[4*index:], uint32(c.local.Rank(index)))
+	ranks := make([]byte, 4*b.of.size)
+	for index := range b.of.size {
+		binary.NativeEndian.PutUint32(ranks[4*index:], uint32(b.of.local.Rank(index)))
 	}
-	if err := exchange(own, ranks); err != nil {
-		return 0, nil, err
-	}
-	return number, ranks, nil
+	other := make([]byte, 4*n)
+	return other, exchange(ranks, other)
 }
 
 // IsInter reports whether c is an intercommunicator (MPI_Comm_test_inter).
@@ -208,7 +267,7 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 	}
 	w := c.world
 	defer w.leave()
-	if err := w.beginMaking(); err != nil {
+	if err := w.beginMaking(false); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
 	defer w.endMaking()
@@ -219,7 +278,7 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 	if high {
 		color = 1
 	}
-	choices, err := c.choose(ctx, choice{color: color, context: w.context})
+	choices, err := c.choose(ctx, choice{color: color})
 	if err != nil {
 		return nil, c.failCollective(op, err)
 	}
@@ -233,9 +292,9 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 			return nil, c.fail(op, c.rankOf(c.members.Rank(i)), badArgument("the ranks of one group gave different values of high"))
 		}
 	}
-	number, err := w.agree(choices)
+	number, err := w.agree(making{context: c.context}, choices, func(vote uint64) (uint64, error) { return c.voteAll(ctx, vote) })
 	if err != nil {
-		return nil, c.fail(op, -1, err)
+		return nil, c.failNumber(op, err)
 	}
 	both := c.members
 	if choices[0].color > choices[first].color {

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,30 +20,86 @@ import (
 //
 // As long as there is one call, as in a program that only may have several goroutines, its waits leave nothing.
 type turns struct {
-	mu    sync.Mutex // above World.busy, which excludes the progress thread
+	*Turn      // above World.busy, which excludes the progress thread
+	held  bool // the program's, which has locked it when it calls
 	world *World
-	calls atomic.Int32 // that are inside, wait, or want to get in
 }
 
-// loneSleep is how long a call that is alone sleeps at most, for another one does not wake it.
-const loneSleep = time.Millisecond
+// A Turn is the lock of a program whose goroutines share more than their rank: Config.Turn.
+type Turn struct {
+	mu    sync.Mutex
+	calls atomic.Int32             // that are inside, wait, or want to get in
+	bells atomic.Pointer[[]ringer] // of the worlds, whose lone calls sleep in their turn
+}
+
+// A ringer is a Sleeper that any thread of the process may wake.
+type ringer interface{ Ring() }
+
+// Lock begins the caller's turn.
+func (t *Turn) Lock() {
+	t.calls.Add(1)
+	if t.mu.TryLock() {
+		return
+	}
+	if bells := t.bells.Load(); bells != nil {
+		for _, b := range *bells {
+			b.Ring()
+		}
+	}
+	t.mu.Lock()
+}
+
+// Unlock ends it.
+func (t *Turn) Unlock() {
+	t.calls.Add(-1)
+	t.mu.Unlock()
+}
+
+// newTurns are the turns of w, and how long a call that is alone sleeps at most, 0: as any other.
+func newTurns(w *World, of *Turn) (t *turns, most time.Duration) {
+	t = &turns{Turn: of, held: of != nil, world: w}
+	if of == nil {
+		t.Turn = new(Turn)
+	}
+	bell, ok := w.watch.sleeper.(ringer)
+	if !ok {
+		return t, time.Millisecond
+	}
+	bells := []ringer{bell}
+	if others := t.bells.Load(); others != nil {
+		bells = append(bells, *others...)
+	}
+	t.bells.Store(&bells)
+	return t, 0
+}
 
 // begin is that of a call.
 func (t *turns) begin() {
-	t.calls.Add(1)
-	t.mu.Lock()
+	if !t.held {
+		t.Lock()
+	}
 }
 
 // end is that of a call.
 func (t *turns) end() {
-	t.calls.Add(-1)
-	t.mu.Unlock()
+	if !t.held {
+		t.Unlock()
+	}
 }
 
 // Leave lets other calls in. The caller's own goes on.
 func (t *turns) Leave() {
 	t.calls.Add(1)
-	t.world.leave()
+	if t.world.leave(); t.held {
+		t.Unlock()
+	}
+}
+
+// pass lets one of the other calls have a turn.
+func (t *turns) pass() {
+	t.Leave()
+	runtime.Gosched()
+	t.Enter(false)
 }
 
 // Alone tells whether there is no other call.
@@ -62,15 +119,3 @@ func (t *turns) Enter(slept bool) {
 		w.watch.sleeps++ // long enough to look after the peers
 	}
 }
-
-// beginMaking begins a call that makes a communicator, and endMaking ends it. One does at a
-// time: the ranks agree in it on a number that no other communicator has.
-func (w *World) beginMaking() error {
-	if w.making {
-		return ErrConcurrent
-	}
-	w.making = true
-	return nil
-}
-
-func (w *World) endMaking() { w.making = false }

@@ -139,7 +139,7 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 		return c.fail(op, -1, err)
 	}
 	world := c.world
-	if err := world.beginMaking(); err != nil {
+	if err := world.beginMaking(false); err != nil {
 		world.leave()
 		return c.fail(op, -1, err)
 	}

@@ -61,9 +61,8 @@ type World struct {
 	beside *beside
 	// turns excludes the program's calls from each other, where they may come at the same
 	// time; nil: a second one is an error.
-	turns *turns
-	// making: a call agrees on a new communicator, in several steps.
-	making bool
+	turns   *turns
+	makings makings
 	// context is the next communicator's, unless a member has used it.
 	context uint32
 	// startedContext is the next one of an Idup; it may grow in any call that waits.
@@ -198,8 +197,8 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		w.watch.sleeper = s
 	}
 	if cfg.Concurrent {
-		w.turns = &turns{world: w}
-		waiting.Turns, waiting.SleepMost = w.turns, loneSleep
+		w.turns, waiting.SleepMost = newTurns(w, cfg.Turn)
+		waiting.Turns = w.turns
 	}
 	waiting.Sleeper = w.watch
 	waiting.CPU = w.place.seat

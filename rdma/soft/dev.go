@@ -243,6 +243,9 @@ func (c *context) Sleep(ns int64) (woken bool) {
 }
 func (c *context) Cancel() { c.p.segment.Bell(c.p.cfg.Rank).Cancel() }
 
+// Ring ends a Sleep, as an operation of a peer does.
+func (c *context) Ring() { c.p.segment.Bell(c.p.cfg.Rank).Ring() }
+
 // opError is the error of a verb.
 func opError(op string, err error, format string, args ...any) error {
 	return &rdma.OpError{Op: op, Detail: fmt.Sprintf(format, args...), Err: err}

@@ -96,14 +96,14 @@ func (e *Engine) SendMode(ctx context.Context, buf []byte, mr rdma.MR, env match
 	if e.err != nil {
 		return e.err
 	}
-	if peer == e.rank {
+	if peer == e.rank && (mode != Synchronous || !e.waiter.InTurns()) { // else another call may receive it
 		return e.sendSelf(buf, env, mode)
 	}
 	p := &e.peers[peer]
 	if p.Err() != nil {
 		return p.Err()
 	}
-	if len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.sendShort(p, eager, buf, env, 0) {
+	if peer != e.rank && len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.sendShort(p, eager, buf, env, 0) {
 		return p.Err()
 	}
 	o, err := e.Isend(buf, mr, env, peer, mode)

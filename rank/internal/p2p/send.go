@@ -8,7 +8,7 @@ import (
 )
 
 // ErrSelf is what a blocking synchronous send to the rank itself ends with when
-// no receive is posted: nobody could post it while the call waits.
+// no receive is posted: nobody could post it while the call waits, unless calls take turns.
 var ErrSelf = errors.New("a synchronous send to the rank itself, with no receive posted, would wait for ever")
 
 // outbound is messages that leave, to the rank itself too. Those that wait in line are
