@@ -48,8 +48,8 @@ func build(t testing.TB) string {
 			{"../scripts/build-abi", built.dir},
 			{"go", "build", "-o", built.dir + "/", "../cmd/gorun", "../cmd/gorun-agent"},
 		}
-		for _, program := range []string{"cases", "files", "sessions"} {
-			commands = append(commands, []string{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-o", built.dir + "/" + program, "testdata/" + program + ".c"})
+		for _, program := range []string{"cases", "files", "sessions", "threads"} {
+			commands = append(commands, []string{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-pthread", "-o", built.dir + "/" + program, "testdata/" + program + ".c"})
 		}
 		for _, args := range commands {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("warning")) {
@@ -111,6 +111,24 @@ func TestFiles(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, status := runProgram(t, c.n, c.options, []string{"files", t.TempDir()})
+			if status != 0 || !strings.Contains(out, "\nall cases hold\n") {
+				t.Errorf("status %d\n%s", status, out)
+			}
+		})
+	}
+}
+
+// TestThreads runs the cases of testdata/threads.c, whose threads call at the same time: ranks share memory, or are on two hosts, or on one CPU.
+func TestThreads(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		n       int
+		options []string
+	}{
+		{"1", 1, nil}, {"2", 2, nil}, {"3", 3, nil}, {"two hosts", 2, []string{"--launcher", "fork", "--host", "a:1,b:1"}}, {"progress thread", 2, []string{"-x", "GORUN_ASYNC_PROGRESS=on"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, status := runProgram(t, c.n, c.options, []string{"threads"})
 			if status != 0 || !strings.Contains(out, "\nall cases hold\n") {
 				t.Errorf("status %d\n%s", status, out)
 			}

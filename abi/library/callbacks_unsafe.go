@@ -31,6 +31,16 @@ static void call_long(int op, int sort, uintptr_t in, uintptr_t inout, int64_t n
 	}
 }
 
+// nest is shim.h's: meanwhile this thread's calls come from inside of one.
+static int (*nest)(int);
+static void nest_by(uintptr_t f) { nest = (int (*)(int))f; }
+#define INSIDE(call) \
+	do { \
+		int before = nest(1 << 17); \
+		call; \
+		nest(before); \
+	} while (0)
+
 static int call_copy(uintptr_t f, uintptr_t h, int keyval, uintptr_t extra, uintptr_t in, void *out, int *flag) {
 	return ((int (*)(uintptr_t, int, uintptr_t, uintptr_t, void *, int *))f)(h, keyval, extra, in, out, flag);
 }
@@ -42,15 +52,29 @@ static int call_error(uintptr_t f, uintptr_t h, int code) {
 	return code;
 }
 static void call_op(uintptr_t f, uintptr_t in, uintptr_t inout, int len, uintptr_t type) {
-	((void (*)(uintptr_t, uintptr_t, int *, uintptr_t *))f)(in, inout, &len, &type);
+	INSIDE(((void (*)(uintptr_t, uintptr_t, int *, uintptr_t *))f)(in, inout, &len, &type));
 }
 static void call_op_c(uintptr_t f, uintptr_t in, uintptr_t inout, int64_t len, uintptr_t type) {
-	((void (*)(uintptr_t, uintptr_t, int64_t *, uintptr_t *))f)(in, inout, &len, &type);
+	INSIDE(((void (*)(uintptr_t, uintptr_t, int64_t *, uintptr_t *))f)(in, inout, &len, &type));
 }
-static int call_query(uintptr_t f, uintptr_t extra, void *status) { return ((int (*)(uintptr_t, void *))f)(extra, status); }
-static int call_free(uintptr_t f, uintptr_t extra) { return ((int (*)(uintptr_t))f)(extra); }
-static int call_cancel(uintptr_t f, uintptr_t extra, int complete) { return ((int (*)(uintptr_t, int))f)(extra, complete); }
-static int call_extent(uintptr_t f, uintptr_t type, intptr_t *to, uintptr_t extra) { return ((int (*)(uintptr_t, intptr_t *, uintptr_t))f)(type, to, extra); }
+static int call_query(uintptr_t f, uintptr_t extra, void *status) {
+	int code;
+	INSIDE(code = ((int (*)(uintptr_t, void *))f)(extra, status));
+	return code;
+}
+static int call_free(uintptr_t f, uintptr_t extra) {
+	int code;
+	INSIDE(code = ((int (*)(uintptr_t))f)(extra));
+	return code;
+}
+static int call_cancel(uintptr_t f, uintptr_t extra, int complete) {
+	int code;
+	INSIDE(code = ((int (*)(uintptr_t, int))f)(extra, complete));
+	return code;
+}
+static int call_extent(uintptr_t f, uintptr_t type, intptr_t *to, uintptr_t extra) {
+	return ((int (*)(uintptr_t, intptr_t *, uintptr_t))f)(type, to, extra);
+}
 */
 import "C"
 
@@ -59,31 +83,58 @@ import (
 	"unsafe"
 )
 
-// Functions of the program. They run on the thread that called MPI, inside of its call.
+// nestBy takes in shim.h's nest.
+func nestBy(function uintptr) { C.nest_by(C.uintptr_t(function)) }
+
+// Functions of the program. They run on the thread that called MPI, inside of its call. Those of operations and requests run in the
+// midst of what the rank does: nobody else has a turn meanwhile.
+
+// inner is how many of those run.
+var inner int
+
+// away is for the others: threads may call meanwhile. A function in Python, say, waits for the interpreter's lock, and the thread that
+// has it may wait for a turn.
+func away(f func()) {
+	if single.Load() || inner > 0 {
+		f()
+		return
+	}
+	turn.Unlock()
+	defer turn.Lock()
+	f()
+}
 
 func callCopy(function ptr, h uintptr, keyval int, extra, in ptr) (out ptr, keep bool, code int) {
 	var flag C.int
-	code = int(C.call_copy(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(keyval), C.uintptr_t(uintptr(extra)), C.uintptr_t(uintptr(in)), unsafe.Pointer(&out), &flag))
+	away(func() {
+		code = int(C.call_copy(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(keyval), C.uintptr_t(uintptr(extra)), C.uintptr_t(uintptr(in)), unsafe.Pointer(&out), &flag))
+	})
 	return out, flag != 0, code
 }
 
-func callDelete(function ptr, h uintptr, keyval int, value, extra ptr) int {
-	return int(C.call_delete(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(keyval), C.uintptr_t(uintptr(value)), C.uintptr_t(uintptr(extra))))
+func callDelete(function ptr, h uintptr, keyval int, value, extra ptr) (code int) {
+	away(func() {
+		code = int(C.call_delete(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(keyval), C.uintptr_t(uintptr(value)), C.uintptr_t(uintptr(extra))))
+	})
+	return code
 }
 
 // callErrhandler gives the code that the function leaves.
-func callErrhandler(function ptr, h uintptr, code int) int {
-	return int(C.call_error(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(code)))
+func callErrhandler(function ptr, h uintptr, code int) (left int) {
+	away(func() { left = int(C.call_error(C.uintptr_t(uintptr(function)), C.uintptr_t(h), C.int(code))) })
+	return left
 }
 
 // callOp has inout be in op inout, for n items of a type.
 func callOp(function ptr, wide bool, in, inout []byte, n int, t uintptr) {
 	a, b := uintptr(addressOf(in)), uintptr(addressOf(inout))
+	inner++
 	if wide {
 		C.call_op_c(C.uintptr_t(uintptr(function)), C.uintptr_t(a), C.uintptr_t(b), C.int64_t(n), C.uintptr_t(t))
 	} else {
 		C.call_op(C.uintptr_t(uintptr(function)), C.uintptr_t(a), C.uintptr_t(b), C.int(n), C.uintptr_t(t))
 	}
+	inner--
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(inout)
 }
@@ -98,19 +149,27 @@ func callLong(op uintptr, of sort, in, inout []byte, n int) {
 // callExtent gives the extent of a type in files.
 func callExtent(function ptr, h uintptr, extra ptr) (extent, code int) {
 	var to C.intptr_t
-	code = int(C.call_extent(C.uintptr_t(uintptr(function)), C.uintptr_t(h), &to, C.uintptr_t(uintptr(extra))))
+	away(func() {
+		code = int(C.call_extent(C.uintptr_t(uintptr(function)), C.uintptr_t(h), &to, C.uintptr_t(uintptr(extra))))
+	})
 	return int(to), code
 }
 
 func callQuery(function, extra ptr, st *cStatus) int {
+	inner++
+	defer func() { inner-- }()
 	return int(C.call_query(C.uintptr_t(uintptr(function)), C.uintptr_t(uintptr(extra)), unsafe.Pointer(st)))
 }
 
 func callFree(function, extra ptr) int {
+	inner++
+	defer func() { inner-- }()
 	return int(C.call_free(C.uintptr_t(uintptr(function)), C.uintptr_t(uintptr(extra))))
 }
 
 func callCancel(function, extra ptr, complete bool) int {
+	inner++
+	defer func() { inner-- }()
 	flag := C.int(0)
 	if complete {
 		flag = 1

@@ -11,6 +11,7 @@ import "unsafe"
 // What shim.h says of numbers.
 const (
 	large     = 1 << 16
+	nested    = 1 << 17
 	openDoor  = -1
 	isMissing = -2
 	newThread = -3
@@ -26,18 +27,33 @@ func gorun_mpi_call(number C.int, words unsafe.Pointer) C.int {
 	case openDoor:
 		told = (*[commsTold]toldComm)(*(*unsafe.Pointer)(unsafe.Pointer(&w[0])))
 		stays = (*int32)(*(*unsafe.Pointer)(unsafe.Pointer(&w[1])))
+		nestBy(w[2])
 		return 0
 	case newThread:
 		deepen(stackDepth)
 		return 0
 	case atExit:
+		if !single.Load() {
+			turn.Lock()
+			defer turn.Unlock()
+		}
 		goodbye()
 		return 0
 	case isMissing:
+		if w[1] == 0 && !single.Load() {
+			turn.Lock()
+			defer turn.Unlock()
+		}
 		return C.int(missing(text(*(*ptr)(unsafe.Pointer(&w[0])))))
 	}
-	f := frame{words: w, number: int(number) &^ large, large: number&large != 0}
-	return C.int(call(&f))
+	f := frame{words: w, number: int(number) &^ (large | nested), large: number&large != 0}
+	if number&nested != 0 || single.Load() {
+		return C.int(call(&f))
+	}
+	turn.Lock()
+	code := call(&f)
+	turn.Unlock()
+	return C.int(code)
 }
 
 // stackDepth is for how many steps deepen goes: 512 KiB.

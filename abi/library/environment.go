@@ -17,7 +17,7 @@ func mpiInitThread(f *frame, _, _ ptr, required int, to ptr) error {
 	return nil
 }
 
-// start joins the job. Threads may call one after another; at the same time they may not yet.
+// start joins the job.
 func start(required int) error {
 	switch job.stage {
 	case inside:
@@ -25,32 +25,37 @@ func start(required int) error {
 	case finished:
 		return wrong(c_ERR_OTHER, "MPI was finalized, and cannot be initialized again")
 	}
-	if err := use(); err != nil {
+	level, err := use(required)
+	if err != nil {
 		return err
 	}
-	job.stage, job.provided = inside, min(required, c_THREAD_SERIALIZED)
+	job.stage, job.provided = inside, level
 	job.main = thread()
 	predefine(job.world)
 	return nil
 }
 
-// use has the process be in its job for one user more.
-func use() error {
+// use has the process be in its job for one user more, and gives the level of threads. The first user decides whether there are turns.
+func use(required int) (level int, err error) {
 	if job.left {
-		return wrong(c_ERR_OTHER, "this process has left its job in MPI_Finalize; a session that it has had before, or still has then, keeps it there")
+		return 0, wrong(c_ERR_OTHER, "this process has left its job in MPI_Finalize; a session that it has had before, or still has then, keeps it there")
 	}
 	if job.world == nil {
-		w, err := rank.Init(never, rank.Config{})
+		w, err := rank.Init(never, rank.Config{Concurrent: required == c_THREAD_MULTIPLE, Turn: &turn})
 		if err != nil {
-			return wrong(c_ERR_OTHER, "%v", err)
+			return 0, wrong(c_ERR_OTHER, "%v", err)
 		}
 		job.world = w
+		single.Store(required < c_THREAD_MULTIPLE)
 		root = &comm{Comm: w.Comm(), owner: owner{handle: c_COMM_NULL, handler: fatal}, named: true}
 		attributesOfWorld(w)
 	}
 	job.users++
 	*stays = 0
-	return nil
+	if single.Load() {
+		required = min(required, c_THREAD_SERIALIZED)
+	}
+	return required, nil
 }
 
 // disuse is the end of a user. The last one leaves the job, unless there was a session, after which another may come.

@@ -76,12 +76,24 @@ func await(done <-chan struct{}) {
 	tick := time.NewTicker(lookAfter)
 	defer tick.Stop()
 	for {
-		select {
-		case <-done:
+		if meanwhile(done, tick.C) {
 			return
-		case <-tick.C:
-			_, _, _ = root.Iprobe(rank.AnySource, rank.AnyTag) // the next call that the error concerns returns it
 		}
+		_, _, _ = root.Iprobe(rank.AnySource, rank.AnyTag) // the next call that the error concerns returns it
+	}
+}
+
+// meanwhile lets other threads call, until done or the next tick.
+func meanwhile(done <-chan struct{}, tick <-chan time.Time) (over bool) {
+	if !single.Load() {
+		turn.Unlock()
+		defer turn.Lock()
+	}
+	select {
+	case <-done:
+		return true
+	case <-tick:
+		return false
 	}
 }
 

@@ -24,6 +24,7 @@ type frame struct {
 	err    error
 	on     *owner // whose error handler err goes to; nil: the world's
 	form   form
+	batch  *batch // the requests of a call with several
 	at     ptr    // where the handle of the call's request goes
 	whose  *owner // whose errors are the request's
 }

@@ -6,13 +6,14 @@
 //	shim/entries.c -- enter(number, words) --> gorun_mpi_call --> dispatch --> mpiSend(f, buf, ...) --> rank
 //
 // A frame is one call. Objects are in tables and handles are their numbers, so a handle that is freed, stale or of another
-// kind is found out. All state is job's; calls follow each other (MPI_THREAD_SERIALIZED), from whatever thread.
+// kind is found out. All state is job's, and of one call at a time, on whatever thread: see turn.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	"github.com/gorun-mpi/gorun/rank"
 )
@@ -43,6 +44,14 @@ var job struct {
 	main     int         // the thread that called Init
 	codes    []added
 }
+
+// turn is that of the program's threads (MPI_THREAD_MULTIPLE). A call begins and ends with it, and leaves it where it waits; what
+// a function of the program calls, inside of a call, is of that call's turn. There are none once the process has joined its job
+// for less: calls follow each other by themselves then (MPI_THREAD_SERIALIZED).
+var (
+	turn   rank.Turn
+	single atomic.Bool
+)
 
 // early are the functions that may be called outside of Init and Finalize.
 var early = func() (list [len(names)]bool) {
@@ -75,6 +84,7 @@ func call(f *frame) int {
 		f.err = wrong(c_ERR_OTHER, "it was called %s", when)
 	} else {
 		dispatch(f, f.number)
+		f.batch.giveBack()
 	}
 	if f.err == nil {
 		return c_SUCCESS

@@ -167,14 +167,31 @@ type batch struct {
 	requests []rank.Request
 	statuses []rank.Status
 	indices  []int
+	next     *batch // recycled
 }
 
-// scratch is reused: these calls do not run in each other.
-var scratch batch
+// batches are those that no call has.
+var batches *batch
+
+func newBatch() *batch {
+	b := batches
+	if b == nil {
+		return new(batch)
+	}
+	batches, b.next = b.next, nil
+	return b
+}
+
+func (b *batch) giveBack() {
+	if b != nil {
+		b.next, batches = batches, b
+	}
+}
 
 // all is the batch of a list of C; persistent requests that are not active count as null.
 func (f *frame) all(n int, at ptr) *batch {
-	b := &scratch
+	b := newBatch()
+	f.batch = b
 	b.handles, b.requests = handlesAt(at, n), b.requests[:0]
 	if n < 0 {
 		f.bad(wrong(c_ERR_COUNT, "%d requests", n))

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -25,25 +26,33 @@ func sessionOf(h uintptr) *session {
 	return nil
 }
 
+// levelNames are the levels of threads.
+var levelNames = map[int]string{c_THREAD_SINGLE: "MPI_THREAD_SINGLE", c_THREAD_FUNNELED: "MPI_THREAD_FUNNELED", c_THREAD_SERIALIZED: "MPI_THREAD_SERIALIZED", c_THREAD_MULTIPLE: "MPI_THREAD_MULTIPLE"}
+
+var levels = func() map[string]int {
+	numbers := map[string]int{}
+	for level, name := range levelNames {
+		numbers[name] = level
+	}
+	return numbers
+}()
+
 func mpiSessionInit(f *frame, hints *info, e *errhandler, to ptr) error {
 	f.on = &owner{handle: c_SESSION_NULL, handler: e}
 	if to == nil {
 		return errNull
 	}
-	level := "MPI_THREAD_SERIALIZED"
-	switch asked := hints.value("thread_level"); asked {
-	case "MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED":
-		level = asked
-	case "", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE":
-	default:
-		return wrong(c_ERR_INFO_VALUE, "no level of threads has the name %q", asked)
+	asked, known := levels[cmp.Or(hints.value("thread_level"), levelNames[c_THREAD_MULTIPLE])]
+	if !known {
+		return wrong(c_ERR_INFO_VALUE, "no level of threads has the name %q", hints.value("thread_level"))
 	}
-	if err := use(); err != nil {
+	level, err := use(asked)
+	if err != nil {
 		return err
 	}
 	job.sessions = true
 	h, slot := sessions.enter()
-	*slot = &session{owner: owner{handle: h}, buffer: buffer{SendBuffer: job.world.NewSendBuffer(nil)}, used: &info{pairs: []pair{{"thread_level", level}, {"mpi_memory_alloc_kinds", "system,mpi"}}}}
+	*slot = &session{owner: owner{handle: h}, buffer: buffer{SendBuffer: job.world.NewSendBuffer(nil)}, used: &info{pairs: []pair{{"thread_level", levelNames[level]}, {"mpi_memory_alloc_kinds", "system,mpi"}}}}
 	(*slot).setHandler(e)
 	f.putHandle(to, h)
 	return nil

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 __thread door_fn door;
+__thread int nested;
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static door_fn opened; // under loading
@@ -28,6 +29,13 @@ static int in_child(int number, const word *args) {
 	(void)number;
 	(void)args;
 	die("a child of fork cannot call MPI; have it start a program (exec)");
+}
+
+// nest says whether a function of the program runs inside of a call of this thread, and gives what was so before.
+static int nest(int now) {
+	int before = nested;
+	nested = now;
+	return before;
 }
 
 static void forked(void) { door = opened = in_child; }
@@ -66,7 +74,7 @@ door_fn load(void) {
 			die("pthread_atfork failed");
 		if (atexit(ends) != 0)
 			die("atexit failed");
-		word told[] = {(word)comms, (word)&stays};
+		word told[] = {(word)comms, (word)&stays, (word)nest};
 		d(OPEN, told);
 		opened = d;
 	}
@@ -78,7 +86,7 @@ door_fn load(void) {
 }
 
 int missing(const char *name) {
-	const word a[] = {(word)name};
+	const word a[] = {(word)name, nested};
 	return enter(MISSING, a);
 }
 

@@ -11,17 +11,19 @@
 // A word is an argument of a call, whatever its type.
 typedef intptr_t word;
 
-// In a call's number: the counts in its lists are MPI_Count.
-enum { LARGE = 1 << 16 };
+// In a call's number: the counts in its lists are MPI_Count; a function of the program makes it, which runs inside of a call of
+// this thread.
+enum { LARGE = 1 << 16, NESTED = 1 << 17 };
 
-// What else than a function's number enter takes. OPEN hands over where communicators are told of, and whether EXIT is for; MISSING
-// is an error because of the function with that name; THREAD says that this thread calls for the first time, and EXIT that
-// the process ends.
+// What else than a function's number enter takes. OPEN hands over where communicators are told of, whether EXIT is for, and nest.
+// MISSING is an error because of the function with that name, and takes nested too; THREAD says that this thread calls for the
+// first time, and EXIT that the process ends.
 enum { OPEN = -1, MISSING = -2, THREAD = -3, EXIT = -4 };
 
 // The library's door, for a thread that has been through it.
 typedef int (*door_fn)(int number, const word *args);
 extern __thread door_fn door __attribute__((tls_model("initial-exec")));
+extern __thread int nested __attribute__((tls_model("initial-exec"))); // NESTED or 0
 
 // load opens the door for this thread, and first the library. It ends the process when that cannot be had.
 door_fn load(void);
@@ -30,7 +32,7 @@ static inline int enter(int number, const word *args) {
 	door_fn d = door;
 	if (__builtin_expect(d == NULL, 0))
 		d = load();
-	return d(number, args);
+	return d(number | nested, args);
 }
 
 // missing is the error of a function that is not there yet.

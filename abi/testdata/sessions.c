@@ -72,7 +72,7 @@ static void sets(void) {
 	size = sizeof value;
 	EQUAL(MPI_Session_get_info(s, &info), MPI_SUCCESS);
 	MPI_Info_get_string(info, "thread_level", &size, value, &flag);
-	CHECK(flag && strcmp(value, "MPI_THREAD_SERIALIZED") == 0);
+	CHECK(flag && strcmp(value, "MPI_THREAD_MULTIPLE") == 0);
 	MPI_Info_free(&info);
 }
 
