@@ -2,6 +2,7 @@ package rank
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,8 +29,10 @@ type turns struct {
 // A Turn is the lock of a program whose goroutines share more than their rank: Config.Turn.
 type Turn struct {
 	mu    sync.Mutex
-	calls atomic.Int32             // that are inside, wait, or want to get in
-	bells atomic.Pointer[[]ringer] // of the worlds, whose lone calls sleep in their turn
+	calls atomic.Int32 // that are inside, wait, or want to get in
+
+	ringing sync.Mutex
+	bells   []ringer // of the worlds that are open, whose lone calls sleep in their turn
 }
 
 // A ringer is a Sleeper that any thread of the process may wake.
@@ -41,11 +44,11 @@ func (t *Turn) Lock() {
 	if t.mu.TryLock() {
 		return
 	}
-	if bells := t.bells.Load(); bells != nil {
-		for _, b := range *bells {
-			b.Ring()
-		}
+	t.ringing.Lock()
+	for _, b := range t.bells {
+		b.Ring()
 	}
+	t.ringing.Unlock()
 	t.mu.Lock()
 }
 
@@ -65,12 +68,17 @@ func newTurns(w *World, of *Turn) (t *turns, most time.Duration) {
 	if !ok {
 		return t, time.Millisecond
 	}
-	bells := []ringer{bell}
-	if others := t.bells.Load(); others != nil {
-		bells = append(bells, *others...)
-	}
-	t.bells.Store(&bells)
+	t.ringing.Lock()
+	defer t.ringing.Unlock()
+	t.bells = append(t.bells, bell)
 	return t, 0
+}
+
+// close ends the ringing: the world's bell goes with its device.
+func (t *turns) close() {
+	t.ringing.Lock()
+	defer t.ringing.Unlock()
+	t.bells = slices.DeleteFunc(t.bells, func(b ringer) bool { return any(b) == any(t.world.watch.sleeper) })
 }
 
 // begin is that of a call.

@@ -469,6 +469,9 @@ func (w *World) close() error {
 		errs = append(errs, r.mr.Close())
 	}
 	w.regions = regions{}
+	if w.turns != nil {
+		w.turns.close()
+	}
 	errs = append(errs, peers.Close(w.peers), peers.Close(w.device))
 	if w.place != nil {
 		errs = append(errs, w.place.close())

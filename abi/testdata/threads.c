@@ -322,6 +322,17 @@ static void mains(void) {
 	each(whether_main);
 }
 
+// Whether MPI is over any thread may ask at any time.
+static void *asks(void *arg) {
+	int over = 0;
+	(void)arg;
+	while (!over)
+		MPI_Finalized(&over);
+	for (int i = 0; i < 10000; i++)
+		MPI_Finalized(&over);
+	return NULL;
+}
+
 int main(int argc, char **argv) {
 	int level = 0;
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
@@ -341,6 +352,11 @@ int main(int argc, char **argv) {
 	int bad = run_all(all, sizeof all / sizeof *all);
 	for (int i = 0; i < THREADS; i++)
 		MPI_Comm_free(&own[i]);
+	pthread_t asking[2];
+	for (int i = 0; i < 2; i++)
+		pthread_create(&asking[i], NULL, asks, NULL);
 	MPI_Finalize();
+	for (int i = 0; i < 2; i++)
+		pthread_join(asking[i], NULL);
 	return bad != 0;
 }
