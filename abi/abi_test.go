@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/mpilib"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	_ "github.com/gorun-mpi/gorun/launcher" // what is built below is of these, too: go test is to see when they change
 	_ "github.com/gorun-mpi/gorun/rank"
@@ -37,7 +38,7 @@ func build(t testing.TB) string {
 	t.Helper()
 	testenv.Need(t, "gcc")
 	// go test looks for changes in what a test opens, and not in what a command that it runs does.
-	for _, dir := range []string{"library", "shim", "include", "testdata", "../internal/cgoloader"} {
+	for _, dir := range []string{"library", "shim", "mpich", "include", "testdata", "../internal/cgoloader"} {
 		_, _ = os.ReadDir(dir)
 	}
 	built.Do(func() {
@@ -176,6 +177,104 @@ func TestChosen(t *testing.T) {
 	}
 }
 
+// ofMPICH builds the programs of testdata as MPICH's compilers do, and links those in C with gorun's library: MPICH 4.0 lacks what some of them call.
+func ofMPICH(t *testing.T) {
+	t.Helper()
+	mpicc := testenv.Need(t, "mpicc.mpich")
+	dir := build(t)
+	for _, program := range []string{"cases", "files", "sessions", "threads"} {
+		object := filepath.Join(t.TempDir(), program+".o")
+		for _, args := range [][]string{
+			{mpicc, "-O1", "-pthread", "-w", "-Wno-implicit-function-declaration", "-Wno-int-conversion", "-c", "-o", object, "testdata/" + program + ".c"},
+			{"gcc", "-pthread", "-o", dir + "/mpich-" + program, object, "-L" + dir + "/abi", "-l:libmpich.so.12"},
+		} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%q: %v\n%s", args, err, out)
+			}
+		}
+	}
+}
+
+// TestMPICH: what holds for programs of the standard ABI holds for those of MPICH's, which --mpi leads to gorun's library.
+func TestMPICH(t *testing.T) {
+	ofMPICH(t)
+	for _, c := range []struct {
+		n       int
+		program []string
+	}{
+		{1, []string{"mpich-cases"}},
+		{2, []string{"mpich-cases"}},
+		{2, []string{"mpich-files", t.TempDir()}},
+		{2, []string{"mpich-sessions", "beside"}},
+		{2, []string{"mpich-threads"}},
+	} {
+		t.Run(fmt.Sprint(c.program[0], c.n), func(t *testing.T) {
+			out, status := runProgram(t, c.n, []string{"--mpi", "gorun"}, c.program)
+			if status != 0 || !strings.Contains(out, "all cases hold\n") {
+				t.Errorf("status %d\n%s", status, out)
+			}
+		})
+	}
+}
+
+// TestFortran: MPICH's library for Fortran takes what it needs from gorun's, in programs of mpif.h, of mpi and of mpi_f08.
+func TestFortran(t *testing.T) {
+	testenv.Need(t, "gfortran")
+	compiler := testenv.Need(t, "mpif90.mpich")
+	for _, module := range []string{"mpi", "mpi_f08"} {
+		t.Run(module, func(t *testing.T) {
+			program := filepath.Join(build(t), "fortran-"+module)
+			source := "testdata/" + module + ".f90"
+			if out, err := exec.Command(compiler, "-w", "-J", t.TempDir(), "-o", program, source).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", source, err, out)
+			}
+			out, status := runProgram(t, 2, []string{"--mpi", "gorun"}, []string{filepath.Base(program)})
+			if status != 0 || strings.Count(out, "all cases hold\n") != 2 {
+				t.Errorf("status %d\n%s", status, out)
+			}
+		})
+	}
+}
+
+// TestSymbolsOfMPICH: MPICH's own library offers no function of MPI that gorun's for its programs does not.
+func TestSymbolsOfMPICH(t *testing.T) {
+	ours := symbols(t, filepath.Join(build(t), "abi", "libmpich.so.12"))
+	for name, kind := range ours {
+		if !strings.HasPrefix(strings.TrimPrefix(name, "P"), "MPI") {
+			t.Errorf("the library offers %s too", name)
+		}
+		if strings.HasPrefix(name, "MPI_") && kind == "W" && ours["P"+name] != "T" {
+			t.Errorf("%s is weak; P%s is %q, want T", name, name, ours["P"+name])
+		}
+	}
+	for _, l := range mpilib.List(mpilib.Directories(nil)) {
+		if l.MPI != mpilib.MPICH || l.Soname != "libmpich.so.12" {
+			continue
+		}
+		for name := range symbols(t, l.Path) {
+			if plain := strings.TrimPrefix(name, "P"); strings.HasPrefix(plain, "MPI_") && !strings.HasPrefix(plain, "MPI_Abi_") && ours[name] == "" {
+				t.Errorf("%s has %s, gorun's library does not", l.Path, name)
+			}
+		}
+	}
+}
+
+// symbols are the letters of nm of what a library offers.
+func symbols(t *testing.T, library string) map[string]string {
+	t.Helper()
+	out, err := exec.Command(testenv.Need(t, "nm"), "-D", "--defined-only", library).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 {
+			list[f[2]] = f[1]
+		}
+	}
+	return list
+}
+
 // TestSteady: calls allocate nothing, or Go's collector would run.
 func TestSteady(t *testing.T) {
 	t.Setenv("GODEBUG", "gctrace=1")
@@ -235,17 +334,7 @@ func TestEnds(t *testing.T) {
 
 // TestEntries: every function is there under both names, the one that a tool may replace weak.
 func TestEntries(t *testing.T) {
-	testenv.Need(t, "nm")
-	out, err := exec.Command("nm", "-D", "--defined-only", filepath.Join(build(t), "abi", "libmpi_abi.so.1")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	symbols := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		if f := strings.Fields(line); len(f) == 3 {
-			symbols[f[2]] = f[1]
-		}
-	}
+	symbols := symbols(t, filepath.Join(build(t), "abi", "libmpi_abi.so.1"))
 	table, err := os.ReadFile("functions.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -41,39 +41,60 @@ static void nest_by(uintptr_t f) { nest = (int (*)(int))f; }
 		nest(before); \
 	} while (0)
 
+// foreign is shim.h's. A handle goes as the word that it is there, of which the program may read the lower half alone.
+static struct foreign {
+	intptr_t (*handle)(intptr_t);
+	int (*code)(int), (*own_code)(int);
+	int (*copy)(uintptr_t, intptr_t, int, uintptr_t, uintptr_t, void *, int *);
+	int (*delete)(uintptr_t, intptr_t, int, uintptr_t, uintptr_t);
+	int (*query)(uintptr_t, uintptr_t, void *);
+} *foreign;
+static void foreign_by(uintptr_t f) { foreign = (struct foreign *)f; }
+static uintptr_t theirs(uintptr_t h) { return foreign ? (uintptr_t)foreign->handle((intptr_t)h) : h; }
+static int ours(int code) { return foreign ? foreign->own_code(code) : code; }
+
 static int call_copy(uintptr_t f, uintptr_t h, int keyval, uintptr_t extra, uintptr_t in, void *out, int *flag) {
+	if (foreign)
+		return foreign->copy(f, (intptr_t)h, keyval, extra, in, out, flag);
 	return ((int (*)(uintptr_t, int, uintptr_t, uintptr_t, void *, int *))f)(h, keyval, extra, in, out, flag);
 }
 static int call_delete(uintptr_t f, uintptr_t h, int keyval, uintptr_t value, uintptr_t extra) {
+	if (foreign)
+		return foreign->delete(f, (intptr_t)h, keyval, value, extra);
 	return ((int (*)(uintptr_t, int, uintptr_t, uintptr_t))f)(h, keyval, value, extra);
 }
 static int call_error(uintptr_t f, uintptr_t h, int code) {
+	if (foreign)
+		code = foreign->code(code);
+	h = theirs(h);
 	((void (*)(uintptr_t *, int *, ...))f)(&h, &code);
-	return code;
+	return ours(code);
 }
 static void call_op(uintptr_t f, uintptr_t in, uintptr_t inout, int len, uintptr_t type) {
+	type = theirs(type);
 	INSIDE(((void (*)(uintptr_t, uintptr_t, int *, uintptr_t *))f)(in, inout, &len, &type));
 }
 static void call_op_c(uintptr_t f, uintptr_t in, uintptr_t inout, int64_t len, uintptr_t type) {
+	type = theirs(type);
 	INSIDE(((void (*)(uintptr_t, uintptr_t, int64_t *, uintptr_t *))f)(in, inout, &len, &type));
 }
 static int call_query(uintptr_t f, uintptr_t extra, void *status) {
 	int code;
-	INSIDE(code = ((int (*)(uintptr_t, void *))f)(extra, status));
+	INSIDE(code = foreign ? foreign->query(f, extra, status) : ((int (*)(uintptr_t, void *))f)(extra, status));
 	return code;
 }
 static int call_free(uintptr_t f, uintptr_t extra) {
 	int code;
 	INSIDE(code = ((int (*)(uintptr_t))f)(extra));
-	return code;
+	return ours(code);
 }
 static int call_cancel(uintptr_t f, uintptr_t extra, int complete) {
 	int code;
 	INSIDE(code = ((int (*)(uintptr_t, int))f)(extra, complete));
-	return code;
+	return ours(code);
 }
 static int call_extent(uintptr_t f, uintptr_t type, intptr_t *to, uintptr_t extra) {
-	return ((int (*)(uintptr_t, intptr_t *, uintptr_t))f)(type, to, extra);
+	return ours(((int (*)(uintptr_t, intptr_t *, uintptr_t))f)(theirs(type), to, extra));
 }
 */
 import "C"
@@ -83,8 +104,11 @@ import (
 	"unsafe"
 )
 
-// nestBy takes in shim.h's nest.
-func nestBy(function uintptr) { C.nest_by(C.uintptr_t(function)) }
+// callBy takes in how shim.h calls functions of the program: its nest and its foreign.
+func callBy(nest, foreign uintptr) {
+	C.nest_by(C.uintptr_t(nest))
+	C.foreign_by(C.uintptr_t(foreign))
+}
 
 // Functions of the program. They run on the thread that called MPI, inside of its call. Those of operations and requests run in the
 // midst of what the rank does: nobody else has a turn meanwhile.

@@ -27,7 +27,7 @@ func gorun_mpi_call(number C.int, words unsafe.Pointer) C.int {
 	case openDoor:
 		told = (*[commsTold]toldComm)(*(*unsafe.Pointer)(unsafe.Pointer(&w[0])))
 		stays = (*int32)(*(*unsafe.Pointer)(unsafe.Pointer(&w[1])))
-		nestBy(w[2])
+		callBy(w[2], w[3])
 		return 0
 	case newThread:
 		deepen(stackDepth)

@@ -13,6 +13,9 @@
 
 __thread door_fn door;
 __thread int nested;
+#ifndef FOREIGN
+const struct foreign *const foreign = NULL;
+#endif
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static door_fn opened; // under loading
@@ -21,7 +24,7 @@ static volatile int stays; // in the job, though nobody has use of it: no call i
 
 // Of a process that has no Go: nothing else can be done for it.
 __attribute__((noreturn)) static void die(const char *why) {
-	fprintf(stderr, "libmpi_abi.so.1 of gorun: %s\n", why);
+	fprintf(stderr, LIBRARY " of gorun: %s\n", why);
 	_exit(1);
 }
 
@@ -74,7 +77,7 @@ door_fn load(void) {
 			die("pthread_atfork failed");
 		if (atexit(ends) != 0)
 			die("atexit failed");
-		word told[] = {(word)comms, (word)&stays, (word)nest};
+		word told[] = {(word)comms, (word)&stays, (word)nest, (word)foreign};
 		d(OPEN, told);
 		opened = d;
 	}
@@ -105,24 +108,24 @@ int quick_Comm_size(MPI_Comm comm, int *size) {
 	return c != NULL && size != NULL ? *size = c->size, 1 : 0;
 }
 
-double PMPI_Wtime(void) {
+double PMPI(Wtime)(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double PMPI_Wtick(void) { return 1e-9; }
+double PMPI(Wtick)(void) { return 1e-9; }
 
-MPI_Aint PMPI_Aint_add(MPI_Aint base, MPI_Aint disp) { return (MPI_Aint)((uintptr_t)base + (uintptr_t)disp); }
-MPI_Aint PMPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return (MPI_Aint)((uintptr_t)addr1 - (uintptr_t)addr2); }
+MPI_Aint PMPI(Aint_add)(MPI_Aint base, MPI_Aint disp) { return (MPI_Aint)((uintptr_t)base + (uintptr_t)disp); }
+MPI_Aint PMPI(Aint_diff)(MPI_Aint addr1, MPI_Aint addr2) { return (MPI_Aint)((uintptr_t)addr1 - (uintptr_t)addr2); }
 
-int PMPI_Abi_get_version(int *abi_major, int *abi_minor) {
+int PMPI(Abi_get_version)(int *abi_major, int *abi_minor) {
 	*abi_major = MPI_ABI_VERSION;
 	*abi_minor = MPI_ABI_SUBVERSION;
 	return MPI_SUCCESS;
 }
 
-int PMPI_Get_version(int *version, int *subversion) {
+int PMPI(Get_version)(int *version, int *subversion) {
 	*version = MPI_VERSION;
 	*subversion = MPI_SUBVERSION;
 	return MPI_SUCCESS;
@@ -137,27 +140,27 @@ int quick_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) {
 	return 1;
 }
 
-int PMPI_Free_mem(void *base) {
+int PMPI(Free_mem)(void *base) {
 	free(base);
 	return MPI_SUCCESS;
 }
 
-int PMPI_Status_get_source(const MPI_Status *status, int *source) { return *source = status->MPI_SOURCE, MPI_SUCCESS; }
-int PMPI_Status_get_tag(const MPI_Status *status, int *tag) { return *tag = status->MPI_TAG, MPI_SUCCESS; }
-int PMPI_Status_get_error(const MPI_Status *status, int *error) { return *error = status->MPI_ERROR, MPI_SUCCESS; }
-int PMPI_Status_set_source(MPI_Status *status, int source) { return status->MPI_SOURCE = source, MPI_SUCCESS; }
-int PMPI_Status_set_tag(MPI_Status *status, int tag) { return status->MPI_TAG = tag, MPI_SUCCESS; }
-int PMPI_Status_set_error(MPI_Status *status, int error) { return status->MPI_ERROR = error, MPI_SUCCESS; }
+int PMPI(Status_get_source)(const MPI_Status *status, int *source) { return *source = status->MPI_SOURCE, MPI_SUCCESS; }
+int PMPI(Status_get_tag)(const MPI_Status *status, int *tag) { return *tag = status->MPI_TAG, MPI_SUCCESS; }
+int PMPI(Status_get_error)(const MPI_Status *status, int *error) { return *error = status->MPI_ERROR, MPI_SUCCESS; }
+int PMPI(Status_set_source)(MPI_Status *status, int source) { return status->MPI_SOURCE = source, MPI_SUCCESS; }
+int PMPI(Status_set_tag)(MPI_Status *status, int tag) { return status->MPI_TAG = tag, MPI_SUCCESS; }
+int PMPI(Status_set_error)(MPI_Status *status, int error) { return status->MPI_ERROR = error, MPI_SUCCESS; }
 
-int PMPI_Pcontrol(const int level, ...) {
+int PMPI(Pcontrol)(const int level, ...) {
 	(void)level;
 	return MPI_SUCCESS;
 }
 
 // A handle is a number of 31 bits already.
 #define INTS(type) \
-	int PMPI_##type##_toint(MPI_##type h) { return (int)(word)h; } \
-	MPI_##type PMPI_##type##_fromint(int n) { return (MPI_##type)(word)n; }
+	int PMPI(type##_toint)(MPI_##type h) { return (int)(word)h; } \
+	MPI_##type PMPI(type##_fromint)(int n) { return (MPI_##type)(word)n; }
 INTS(Comm)
 INTS(Errhandler)
 INTS(File)
@@ -169,5 +172,5 @@ INTS(Request)
 INTS(Session)
 INTS(Win)
 
-int PMPI_Type_toint(MPI_Datatype datatype) { return (int)(word)datatype; }
-MPI_Datatype PMPI_Type_fromint(int datatype) { return (MPI_Datatype)(word)datatype; }
+int PMPI(Type_toint)(MPI_Datatype datatype) { return (int)(word)datatype; }
+MPI_Datatype PMPI(Type_fromint)(int datatype) { return (MPI_Datatype)(word)datatype; }

@@ -3,1244 +3,1244 @@
 #include "answers.c"
 #include "tools.c"
 
-#pragma weak MPI_Abi_get_fortran_booleans = PMPI_Abi_get_fortran_booleans
-int PMPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set) { const word a[] = {(word)logical_size, (word)logical_true, (word)logical_false, (word)is_set}; return enter(0, a); }
-#pragma weak MPI_Abi_get_fortran_info = PMPI_Abi_get_fortran_info
-int PMPI_Abi_get_fortran_info(MPI_Info *info) { const word a[] = {(word)info}; return enter(1, a); }
-#pragma weak MPI_Abi_get_info = PMPI_Abi_get_info
-int PMPI_Abi_get_info(MPI_Info *info) { const word a[] = {(word)info}; return enter(2, a); }
-#pragma weak MPI_Abi_get_version = PMPI_Abi_get_version
-#pragma weak MPI_Abi_set_fortran_booleans = PMPI_Abi_set_fortran_booleans
-int PMPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false) { const word a[] = {(word)logical_size, (word)logical_true, (word)logical_false}; return enter(4, a); }
-#pragma weak MPI_Abi_set_fortran_info = PMPI_Abi_set_fortran_info
-int PMPI_Abi_set_fortran_info(MPI_Info info) { const word a[] = {(word)info}; return enter(5, a); }
-#pragma weak MPI_Abort = PMPI_Abort
-int PMPI_Abort(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(6, a); }
-#pragma weak MPI_Accumulate = PMPI_Accumulate
-int PMPI_Accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(7, a); }
-#pragma weak MPI_Accumulate_c = PMPI_Accumulate_c
-int PMPI_Accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(7 | LARGE, a); }
-#pragma weak MPI_Add_error_class = PMPI_Add_error_class
-int PMPI_Add_error_class(int *errorclass) { const word a[] = {(word)errorclass}; return enter(8, a); }
-#pragma weak MPI_Add_error_code = PMPI_Add_error_code
-int PMPI_Add_error_code(int errorclass, int *errorcode) { const word a[] = {(word)errorclass, (word)errorcode}; return enter(9, a); }
-#pragma weak MPI_Add_error_string = PMPI_Add_error_string
-int PMPI_Add_error_string(int errorcode, const char *string) { const word a[] = {(word)errorcode, (word)string}; return enter(10, a); }
-#pragma weak MPI_Aint_add = PMPI_Aint_add
-#pragma weak MPI_Aint_diff = PMPI_Aint_diff
-#pragma weak MPI_Allgather = PMPI_Allgather
-int PMPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(13, a); }
-#pragma weak MPI_Allgather_c = PMPI_Allgather_c
-int PMPI_Allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(13 | LARGE, a); }
-#pragma weak MPI_Allgather_init = PMPI_Allgather_init
-int PMPI_Allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(14, a); }
-#pragma weak MPI_Allgather_init_c = PMPI_Allgather_init_c
-int PMPI_Allgather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(14 | LARGE, a); }
-#pragma weak MPI_Allgatherv = PMPI_Allgatherv
-int PMPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(15, a); }
-#pragma weak MPI_Allgatherv_c = PMPI_Allgatherv_c
-int PMPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(15 | LARGE, a); }
-#pragma weak MPI_Allgatherv_init = PMPI_Allgatherv_init
-int PMPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(16, a); }
-#pragma weak MPI_Allgatherv_init_c = PMPI_Allgatherv_init_c
-int PMPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(16 | LARGE, a); }
-#pragma weak MPI_Alloc_mem = PMPI_Alloc_mem
-int PMPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr) { if (quick_Alloc_mem(size, info, baseptr)) return MPI_SUCCESS; const word a[] = {(word)size, (word)info, (word)baseptr}; return enter(17, a); }
-#pragma weak MPI_Allreduce = PMPI_Allreduce
-int PMPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(18, a); }
-#pragma weak MPI_Allreduce_c = PMPI_Allreduce_c
-int PMPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(18 | LARGE, a); }
-#pragma weak MPI_Allreduce_init = PMPI_Allreduce_init
-int PMPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(19, a); }
-#pragma weak MPI_Allreduce_init_c = PMPI_Allreduce_init_c
-int PMPI_Allreduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(19 | LARGE, a); }
-#pragma weak MPI_Alltoall = PMPI_Alltoall
-int PMPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(20, a); }
-#pragma weak MPI_Alltoall_c = PMPI_Alltoall_c
-int PMPI_Alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(20 | LARGE, a); }
-#pragma weak MPI_Alltoall_init = PMPI_Alltoall_init
-int PMPI_Alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(21, a); }
-#pragma weak MPI_Alltoall_init_c = PMPI_Alltoall_init_c
-int PMPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(21 | LARGE, a); }
-#pragma weak MPI_Alltoallv = PMPI_Alltoallv
-int PMPI_Alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(22, a); }
-#pragma weak MPI_Alltoallv_c = PMPI_Alltoallv_c
-int PMPI_Alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(22 | LARGE, a); }
-#pragma weak MPI_Alltoallv_init = PMPI_Alltoallv_init
-int PMPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(23, a); }
-#pragma weak MPI_Alltoallv_init_c = PMPI_Alltoallv_init_c
-int PMPI_Alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(23 | LARGE, a); }
-#pragma weak MPI_Alltoallw = PMPI_Alltoallw
-int PMPI_Alltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(24, a); }
-#pragma weak MPI_Alltoallw_c = PMPI_Alltoallw_c
-int PMPI_Alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(24 | LARGE, a); }
-#pragma weak MPI_Alltoallw_init = PMPI_Alltoallw_init
-int PMPI_Alltoallw_init(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(25, a); }
-#pragma weak MPI_Alltoallw_init_c = PMPI_Alltoallw_init_c
-int PMPI_Alltoallw_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(25 | LARGE, a); }
-#pragma weak MPI_Attr_delete = PMPI_Attr_delete
-int PMPI_Attr_delete(MPI_Comm comm, int keyval) { const word a[] = {(word)comm, (word)keyval}; return enter(26, a); }
-#pragma weak MPI_Attr_get = PMPI_Attr_get
-int PMPI_Attr_get(MPI_Comm comm, int keyval, void *attribute_val, int *flag) { const word a[] = {(word)comm, (word)keyval, (word)attribute_val, (word)flag}; return enter(27, a); }
-#pragma weak MPI_Attr_put = PMPI_Attr_put
-int PMPI_Attr_put(MPI_Comm comm, int keyval, void *attribute_val) { const word a[] = {(word)comm, (word)keyval, (word)attribute_val}; return enter(28, a); }
-#pragma weak MPI_Barrier = PMPI_Barrier
-int PMPI_Barrier(MPI_Comm comm) { const word a[] = {(word)comm}; return enter(29, a); }
-#pragma weak MPI_Barrier_init = PMPI_Barrier_init
-int PMPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)comm, (word)info, (word)request}; return enter(30, a); }
-#pragma weak MPI_Bcast = PMPI_Bcast
-int PMPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm}; return enter(31, a); }
-#pragma weak MPI_Bcast_c = PMPI_Bcast_c
-int PMPI_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm}; return enter(31 | LARGE, a); }
-#pragma weak MPI_Bcast_init = PMPI_Bcast_init
-int PMPI_Bcast_init(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)info, (word)request}; return enter(32, a); }
-#pragma weak MPI_Bcast_init_c = PMPI_Bcast_init_c
-int PMPI_Bcast_init_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)info, (word)request}; return enter(32 | LARGE, a); }
-#pragma weak MPI_Bsend = PMPI_Bsend
-int PMPI_Bsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(33, a); }
-#pragma weak MPI_Bsend_c = PMPI_Bsend_c
-int PMPI_Bsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(33 | LARGE, a); }
-#pragma weak MPI_Bsend_init = PMPI_Bsend_init
-int PMPI_Bsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(34, a); }
-#pragma weak MPI_Bsend_init_c = PMPI_Bsend_init_c
-int PMPI_Bsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(34 | LARGE, a); }
-#pragma weak MPI_Buffer_attach = PMPI_Buffer_attach
-int PMPI_Buffer_attach(void *buffer, int size) { const word a[] = {(word)buffer, (word)size}; return enter(35, a); }
-#pragma weak MPI_Buffer_attach_c = PMPI_Buffer_attach_c
-int PMPI_Buffer_attach_c(void *buffer, MPI_Count size) { const word a[] = {(word)buffer, (word)size}; return enter(35 | LARGE, a); }
-#pragma weak MPI_Buffer_detach = PMPI_Buffer_detach
-int PMPI_Buffer_detach(void *buffer_addr, int *size) { const word a[] = {(word)buffer_addr, (word)size}; return enter(36, a); }
-#pragma weak MPI_Buffer_detach_c = PMPI_Buffer_detach_c
-int PMPI_Buffer_detach_c(void *buffer_addr, MPI_Count *size) { const word a[] = {(word)buffer_addr, (word)size}; return enter(36 | LARGE, a); }
-#pragma weak MPI_Buffer_flush = PMPI_Buffer_flush
-int PMPI_Buffer_flush(void) { const word a[] = {0}; return enter(37, a); }
-#pragma weak MPI_Buffer_iflush = PMPI_Buffer_iflush
-int PMPI_Buffer_iflush(MPI_Request *request) { const word a[] = {(word)request}; return enter(38, a); }
-#pragma weak MPI_Cancel = PMPI_Cancel
-int PMPI_Cancel(MPI_Request *request) { const word a[] = {(word)request}; return enter(39, a); }
-#pragma weak MPI_Cart_coords = PMPI_Cart_coords
-int PMPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) { const word a[] = {(word)comm, (word)rank, (word)maxdims, (word)coords}; return enter(40, a); }
-#pragma weak MPI_Cart_create = PMPI_Cart_create
-int PMPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart) { const word a[] = {(word)comm_old, (word)ndims, (word)dims, (word)periods, (word)reorder, (word)comm_cart}; return enter(41, a); }
-#pragma weak MPI_Cart_get = PMPI_Cart_get
-int PMPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]) { const word a[] = {(word)comm, (word)maxdims, (word)dims, (word)periods, (word)coords}; return enter(42, a); }
-#pragma weak MPI_Cart_map = PMPI_Cart_map
-int PMPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[], int *newrank) { const word a[] = {(word)comm, (word)ndims, (word)dims, (word)periods, (word)newrank}; return enter(43, a); }
-#pragma weak MPI_Cart_rank = PMPI_Cart_rank
-int PMPI_Cart_rank(MPI_Comm comm, const int coords[], int *rank) { const word a[] = {(word)comm, (word)coords, (word)rank}; return enter(44, a); }
-#pragma weak MPI_Cart_shift = PMPI_Cart_shift
-int PMPI_Cart_shift(MPI_Comm comm, int direction, int disp, int *rank_source, int *rank_dest) { const word a[] = {(word)comm, (word)direction, (word)disp, (word)rank_source, (word)rank_dest}; return enter(45, a); }
-#pragma weak MPI_Cart_sub = PMPI_Cart_sub
-int PMPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)remain_dims, (word)newcomm}; return enter(46, a); }
-#pragma weak MPI_Cartdim_get = PMPI_Cartdim_get
-int PMPI_Cartdim_get(MPI_Comm comm, int *ndims) { const word a[] = {(word)comm, (word)ndims}; return enter(47, a); }
-#pragma weak MPI_Close_port = PMPI_Close_port
-int PMPI_Close_port(const char *port_name) { (void)port_name; return missing("MPI_Close_port"); }
-#pragma weak MPI_Comm_accept = PMPI_Comm_accept
-int PMPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; return missing("MPI_Comm_accept"); }
-#pragma weak MPI_Comm_attach_buffer = PMPI_Comm_attach_buffer
-int PMPI_Comm_attach_buffer(MPI_Comm comm, void *buffer, int size) { const word a[] = {(word)comm, (word)buffer, (word)size}; return enter(50, a); }
-#pragma weak MPI_Comm_attach_buffer_c = PMPI_Comm_attach_buffer_c
-int PMPI_Comm_attach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count size) { const word a[] = {(word)comm, (word)buffer, (word)size}; return enter(50 | LARGE, a); }
-#pragma weak MPI_Comm_call_errhandler = PMPI_Comm_call_errhandler
-int PMPI_Comm_call_errhandler(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(51, a); }
-#pragma weak MPI_Comm_compare = PMPI_Comm_compare
-int PMPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int *result) { const word a[] = {(word)comm1, (word)comm2, (word)result}; return enter(52, a); }
-#pragma weak MPI_Comm_connect = PMPI_Comm_connect
-int PMPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; return missing("MPI_Comm_connect"); }
-#pragma weak MPI_Comm_create = PMPI_Comm_create
-int PMPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)group, (word)newcomm}; return enter(54, a); }
-#pragma weak MPI_Comm_create_errhandler = PMPI_Comm_create_errhandler
-int PMPI_Comm_create_errhandler(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)comm_errhandler_fn, (word)errhandler}; return enter(55, a); }
-#pragma weak MPI_Comm_create_from_group = PMPI_Comm_create_from_group
-int PMPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) { const word a[] = {(word)group, (word)stringtag, (word)info, (word)errhandler, (word)newcomm}; return enter(56, a); }
-#pragma weak MPI_Comm_create_group = PMPI_Comm_create_group
-int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)group, (word)tag, (word)newcomm}; return enter(57, a); }
-#pragma weak MPI_Comm_create_keyval = PMPI_Comm_create_keyval
-int PMPI_Comm_create_keyval(MPI_Comm_copy_attr_function *comm_copy_attr_fn, MPI_Comm_delete_attr_function *comm_delete_attr_fn, int *comm_keyval, void *extra_state) { const word a[] = {(word)comm_copy_attr_fn, (word)comm_delete_attr_fn, (word)comm_keyval, (word)extra_state}; return enter(58, a); }
-#pragma weak MPI_Comm_delete_attr = PMPI_Comm_delete_attr
-int PMPI_Comm_delete_attr(MPI_Comm comm, int comm_keyval) { const word a[] = {(word)comm, (word)comm_keyval}; return enter(59, a); }
-#pragma weak MPI_Comm_detach_buffer = PMPI_Comm_detach_buffer
-int PMPI_Comm_detach_buffer(MPI_Comm comm, void *buffer_addr, int *size) { const word a[] = {(word)comm, (word)buffer_addr, (word)size}; return enter(60, a); }
-#pragma weak MPI_Comm_detach_buffer_c = PMPI_Comm_detach_buffer_c
-int PMPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer_addr, MPI_Count *size) { const word a[] = {(word)comm, (word)buffer_addr, (word)size}; return enter(60 | LARGE, a); }
-#pragma weak MPI_Comm_disconnect = PMPI_Comm_disconnect
-int PMPI_Comm_disconnect(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(61, a); }
-#pragma weak MPI_Comm_dup = PMPI_Comm_dup
-int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)newcomm}; return enter(62, a); }
-#pragma weak MPI_Comm_dup_with_info = PMPI_Comm_dup_with_info
-int PMPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)info, (word)newcomm}; return enter(63, a); }
-#pragma weak MPI_Comm_flush_buffer = PMPI_Comm_flush_buffer
-int PMPI_Comm_flush_buffer(MPI_Comm comm) { const word a[] = {(word)comm}; return enter(64, a); }
-#pragma weak MPI_Comm_free = PMPI_Comm_free
-int PMPI_Comm_free(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(65, a); }
-#pragma weak MPI_Comm_free_keyval = PMPI_Comm_free_keyval
-int PMPI_Comm_free_keyval(int *comm_keyval) { const word a[] = {(word)comm_keyval}; return enter(66, a); }
-#pragma weak MPI_Comm_fromint = PMPI_Comm_fromint
-#pragma weak MPI_Comm_get_attr = PMPI_Comm_get_attr
-int PMPI_Comm_get_attr(MPI_Comm comm, int comm_keyval, void *attribute_val, int *flag) { const word a[] = {(word)comm, (word)comm_keyval, (word)attribute_val, (word)flag}; return enter(68, a); }
-#pragma weak MPI_Comm_get_errhandler = PMPI_Comm_get_errhandler
-int PMPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *errhandler) { const word a[] = {(word)comm, (word)errhandler}; return enter(69, a); }
-#pragma weak MPI_Comm_get_info = PMPI_Comm_get_info
-int PMPI_Comm_get_info(MPI_Comm comm, MPI_Info *info_used) { const word a[] = {(word)comm, (word)info_used}; return enter(70, a); }
-#pragma weak MPI_Comm_get_name = PMPI_Comm_get_name
-int PMPI_Comm_get_name(MPI_Comm comm, char *comm_name, int *resultlen) { const word a[] = {(word)comm, (word)comm_name, (word)resultlen}; return enter(71, a); }
-#pragma weak MPI_Comm_get_parent = PMPI_Comm_get_parent
-int PMPI_Comm_get_parent(MPI_Comm *parent) { const word a[] = {(word)parent}; return enter(72, a); }
-#pragma weak MPI_Comm_group = PMPI_Comm_group
-int PMPI_Comm_group(MPI_Comm comm, MPI_Group *group) { const word a[] = {(word)comm, (word)group}; return enter(73, a); }
-#pragma weak MPI_Comm_idup = PMPI_Comm_idup
-int PMPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request) { const word a[] = {(word)comm, (word)newcomm, (word)request}; return enter(74, a); }
-#pragma weak MPI_Comm_idup_with_info = PMPI_Comm_idup_with_info
-int PMPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request) { const word a[] = {(word)comm, (word)info, (word)newcomm, (word)request}; return enter(75, a); }
-#pragma weak MPI_Comm_iflush_buffer = PMPI_Comm_iflush_buffer
-int PMPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)comm, (word)request}; return enter(76, a); }
-#pragma weak MPI_Comm_join = PMPI_Comm_join
-int PMPI_Comm_join(int fd, MPI_Comm *intercomm) { (void)fd; (void)intercomm; return missing("MPI_Comm_join"); }
-#pragma weak MPI_Comm_rank = PMPI_Comm_rank
-int PMPI_Comm_rank(MPI_Comm comm, int *rank) { if (quick_Comm_rank(comm, rank)) return MPI_SUCCESS; const word a[] = {(word)comm, (word)rank}; return enter(78, a); }
-#pragma weak MPI_Comm_remote_group = PMPI_Comm_remote_group
-int PMPI_Comm_remote_group(MPI_Comm comm, MPI_Group *group) { const word a[] = {(word)comm, (word)group}; return enter(79, a); }
-#pragma weak MPI_Comm_remote_size = PMPI_Comm_remote_size
-int PMPI_Comm_remote_size(MPI_Comm comm, int *size) { const word a[] = {(word)comm, (word)size}; return enter(80, a); }
-#pragma weak MPI_Comm_set_attr = PMPI_Comm_set_attr
-int PMPI_Comm_set_attr(MPI_Comm comm, int comm_keyval, void *attribute_val) { const word a[] = {(word)comm, (word)comm_keyval, (word)attribute_val}; return enter(81, a); }
-#pragma weak MPI_Comm_set_errhandler = PMPI_Comm_set_errhandler
-int PMPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) { const word a[] = {(word)comm, (word)errhandler}; return enter(82, a); }
-#pragma weak MPI_Comm_set_info = PMPI_Comm_set_info
-int PMPI_Comm_set_info(MPI_Comm comm, MPI_Info info) { const word a[] = {(word)comm, (word)info}; return enter(83, a); }
-#pragma weak MPI_Comm_set_name = PMPI_Comm_set_name
-int PMPI_Comm_set_name(MPI_Comm comm, const char *comm_name) { const word a[] = {(word)comm, (word)comm_name}; return enter(84, a); }
-#pragma weak MPI_Comm_size = PMPI_Comm_size
-int PMPI_Comm_size(MPI_Comm comm, int *size) { if (quick_Comm_size(comm, size)) return MPI_SUCCESS; const word a[] = {(word)comm, (word)size}; return enter(85, a); }
-#pragma weak MPI_Comm_spawn = PMPI_Comm_spawn
-int PMPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)command; (void)argv; (void)maxprocs; (void)info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; return missing("MPI_Comm_spawn"); }
-#pragma weak MPI_Comm_spawn_multiple = PMPI_Comm_spawn_multiple
-int PMPI_Comm_spawn_multiple(int count, char *array_of_commands[], char **array_of_argv[], const int array_of_maxprocs[], const MPI_Info array_of_info[], int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)count; (void)array_of_commands; (void)array_of_argv; (void)array_of_maxprocs; (void)array_of_info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; return missing("MPI_Comm_spawn_multiple"); }
-#pragma weak MPI_Comm_split = PMPI_Comm_split
-int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)color, (word)key, (word)newcomm}; return enter(88, a); }
-#pragma weak MPI_Comm_split_type = PMPI_Comm_split_type
-int PMPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)split_type, (word)key, (word)info, (word)newcomm}; return enter(89, a); }
-#pragma weak MPI_Comm_test_inter = PMPI_Comm_test_inter
-int PMPI_Comm_test_inter(MPI_Comm comm, int *flag) { const word a[] = {(word)comm, (word)flag}; return enter(90, a); }
-#pragma weak MPI_Comm_toint = PMPI_Comm_toint
-#pragma weak MPI_Compare_and_swap = PMPI_Compare_and_swap
-int PMPI_Compare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) { const word a[] = {(word)origin_addr, (word)compare_addr, (word)result_addr, (word)datatype, (word)target_rank, (word)target_disp, (word)win}; return enter(92, a); }
-#pragma weak MPI_Dims_create = PMPI_Dims_create
-int PMPI_Dims_create(int nnodes, int ndims, int dims[]) { const word a[] = {(word)nnodes, (word)ndims, (word)dims}; return enter(93, a); }
-#pragma weak MPI_Dist_graph_create = PMPI_Dist_graph_create
-int PMPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) { const word a[] = {(word)comm_old, (word)n, (word)sources, (word)degrees, (word)destinations, (word)weights, (word)info, (word)reorder, (word)comm_dist_graph}; return enter(94, a); }
-#pragma weak MPI_Dist_graph_create_adjacent = PMPI_Dist_graph_create_adjacent
-int PMPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) { const word a[] = {(word)comm_old, (word)indegree, (word)sources, (word)sourceweights, (word)outdegree, (word)destinations, (word)destweights, (word)info, (word)reorder, (word)comm_dist_graph}; return enter(95, a); }
-#pragma weak MPI_Dist_graph_neighbors = PMPI_Dist_graph_neighbors
-int PMPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int sourceweights[], int maxoutdegree, int destinations[], int destweights[]) { const word a[] = {(word)comm, (word)maxindegree, (word)sources, (word)sourceweights, (word)maxoutdegree, (word)destinations, (word)destweights}; return enter(96, a); }
-#pragma weak MPI_Dist_graph_neighbors_count = PMPI_Dist_graph_neighbors_count
-int PMPI_Dist_graph_neighbors_count(MPI_Comm comm, int *indegree, int *outdegree, int *weighted) { const word a[] = {(word)comm, (word)indegree, (word)outdegree, (word)weighted}; return enter(97, a); }
-#pragma weak MPI_Errhandler_free = PMPI_Errhandler_free
-int PMPI_Errhandler_free(MPI_Errhandler *errhandler) { const word a[] = {(word)errhandler}; return enter(98, a); }
-#pragma weak MPI_Errhandler_fromint = PMPI_Errhandler_fromint
-#pragma weak MPI_Errhandler_toint = PMPI_Errhandler_toint
-#pragma weak MPI_Error_class = PMPI_Error_class
-int PMPI_Error_class(int errorcode, int *errorclass) { const word a[] = {(word)errorcode, (word)errorclass}; return enter(101, a); }
-#pragma weak MPI_Error_string = PMPI_Error_string
-int PMPI_Error_string(int errorcode, char *string, int *resultlen) { const word a[] = {(word)errorcode, (word)string, (word)resultlen}; return enter(102, a); }
-#pragma weak MPI_Exscan = PMPI_Exscan
-int PMPI_Exscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(103, a); }
-#pragma weak MPI_Exscan_c = PMPI_Exscan_c
-int PMPI_Exscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(103 | LARGE, a); }
-#pragma weak MPI_Exscan_init = PMPI_Exscan_init
-int PMPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(104, a); }
-#pragma weak MPI_Exscan_init_c = PMPI_Exscan_init_c
-int PMPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(104 | LARGE, a); }
-#pragma weak MPI_Fetch_and_op = PMPI_Fetch_and_op
-int PMPI_Fetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)result_addr, (word)datatype, (word)target_rank, (word)target_disp, (word)op, (word)win}; return enter(105, a); }
-#pragma weak MPI_File_call_errhandler = PMPI_File_call_errhandler
-int PMPI_File_call_errhandler(MPI_File fh, int errorcode) { const word a[] = {(word)fh, (word)errorcode}; return enter(106, a); }
-#pragma weak MPI_File_close = PMPI_File_close
-int PMPI_File_close(MPI_File *fh) { const word a[] = {(word)fh}; return enter(107, a); }
-#pragma weak MPI_File_create_errhandler = PMPI_File_create_errhandler
-int PMPI_File_create_errhandler(MPI_File_errhandler_function *file_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)file_errhandler_fn, (word)errhandler}; return enter(108, a); }
-#pragma weak MPI_File_delete = PMPI_File_delete
-int PMPI_File_delete(const char *filename, MPI_Info info) { const word a[] = {(word)filename, (word)info}; return enter(109, a); }
-#pragma weak MPI_File_fromint = PMPI_File_fromint
-#pragma weak MPI_File_get_amode = PMPI_File_get_amode
-int PMPI_File_get_amode(MPI_File fh, int *amode) { const word a[] = {(word)fh, (word)amode}; return enter(111, a); }
-#pragma weak MPI_File_get_atomicity = PMPI_File_get_atomicity
-int PMPI_File_get_atomicity(MPI_File fh, int *flag) { const word a[] = {(word)fh, (word)flag}; return enter(112, a); }
-#pragma weak MPI_File_get_byte_offset = PMPI_File_get_byte_offset
-int PMPI_File_get_byte_offset(MPI_File fh, MPI_Offset offset, MPI_Offset *disp) { const word a[] = {(word)fh, (word)offset, (word)disp}; return enter(113, a); }
-#pragma weak MPI_File_get_errhandler = PMPI_File_get_errhandler
-int PMPI_File_get_errhandler(MPI_File file, MPI_Errhandler *errhandler) { const word a[] = {(word)file, (word)errhandler}; return enter(114, a); }
-#pragma weak MPI_File_get_group = PMPI_File_get_group
-int PMPI_File_get_group(MPI_File fh, MPI_Group *group) { const word a[] = {(word)fh, (word)group}; return enter(115, a); }
-#pragma weak MPI_File_get_info = PMPI_File_get_info
-int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used) { const word a[] = {(word)fh, (word)info_used}; return enter(116, a); }
-#pragma weak MPI_File_get_position = PMPI_File_get_position
-int PMPI_File_get_position(MPI_File fh, MPI_Offset *offset) { const word a[] = {(word)fh, (word)offset}; return enter(117, a); }
-#pragma weak MPI_File_get_position_shared = PMPI_File_get_position_shared
-int PMPI_File_get_position_shared(MPI_File fh, MPI_Offset *offset) { const word a[] = {(word)fh, (word)offset}; return enter(118, a); }
-#pragma weak MPI_File_get_size = PMPI_File_get_size
-int PMPI_File_get_size(MPI_File fh, MPI_Offset *size) { const word a[] = {(word)fh, (word)size}; return enter(119, a); }
-#pragma weak MPI_File_get_type_extent = PMPI_File_get_type_extent
-int PMPI_File_get_type_extent(MPI_File fh, MPI_Datatype datatype, MPI_Aint *extent) { const word a[] = {(word)fh, (word)datatype, (word)extent}; return enter(120, a); }
-#pragma weak MPI_File_get_type_extent_c = PMPI_File_get_type_extent_c
-int PMPI_File_get_type_extent_c(MPI_File fh, MPI_Datatype datatype, MPI_Count *extent) { const word a[] = {(word)fh, (word)datatype, (word)extent}; return enter(120 | LARGE, a); }
-#pragma weak MPI_File_get_view = PMPI_File_get_view
-int PMPI_File_get_view(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep) { const word a[] = {(word)fh, (word)disp, (word)etype, (word)filetype, (word)datarep}; return enter(121, a); }
-#pragma weak MPI_File_iread = PMPI_File_iread
-int PMPI_File_iread(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(122, a); }
-#pragma weak MPI_File_iread_c = PMPI_File_iread_c
-int PMPI_File_iread_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(122 | LARGE, a); }
-#pragma weak MPI_File_iread_all = PMPI_File_iread_all
-int PMPI_File_iread_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(123, a); }
-#pragma weak MPI_File_iread_all_c = PMPI_File_iread_all_c
-int PMPI_File_iread_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(123 | LARGE, a); }
-#pragma weak MPI_File_iread_at = PMPI_File_iread_at
-int PMPI_File_iread_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(124, a); }
-#pragma weak MPI_File_iread_at_c = PMPI_File_iread_at_c
-int PMPI_File_iread_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(124 | LARGE, a); }
-#pragma weak MPI_File_iread_at_all = PMPI_File_iread_at_all
-int PMPI_File_iread_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(125, a); }
-#pragma weak MPI_File_iread_at_all_c = PMPI_File_iread_at_all_c
-int PMPI_File_iread_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(125 | LARGE, a); }
-#pragma weak MPI_File_iread_shared = PMPI_File_iread_shared
-int PMPI_File_iread_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(126, a); }
-#pragma weak MPI_File_iread_shared_c = PMPI_File_iread_shared_c
-int PMPI_File_iread_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(126 | LARGE, a); }
-#pragma weak MPI_File_iwrite = PMPI_File_iwrite
-int PMPI_File_iwrite(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(127, a); }
-#pragma weak MPI_File_iwrite_c = PMPI_File_iwrite_c
-int PMPI_File_iwrite_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(127 | LARGE, a); }
-#pragma weak MPI_File_iwrite_all = PMPI_File_iwrite_all
-int PMPI_File_iwrite_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(128, a); }
-#pragma weak MPI_File_iwrite_all_c = PMPI_File_iwrite_all_c
-int PMPI_File_iwrite_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(128 | LARGE, a); }
-#pragma weak MPI_File_iwrite_at = PMPI_File_iwrite_at
-int PMPI_File_iwrite_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(129, a); }
-#pragma weak MPI_File_iwrite_at_c = PMPI_File_iwrite_at_c
-int PMPI_File_iwrite_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(129 | LARGE, a); }
-#pragma weak MPI_File_iwrite_at_all = PMPI_File_iwrite_at_all
-int PMPI_File_iwrite_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(130, a); }
-#pragma weak MPI_File_iwrite_at_all_c = PMPI_File_iwrite_at_all_c
-int PMPI_File_iwrite_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(130 | LARGE, a); }
-#pragma weak MPI_File_iwrite_shared = PMPI_File_iwrite_shared
-int PMPI_File_iwrite_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(131, a); }
-#pragma weak MPI_File_iwrite_shared_c = PMPI_File_iwrite_shared_c
-int PMPI_File_iwrite_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(131 | LARGE, a); }
-#pragma weak MPI_File_open = PMPI_File_open
-int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh) { const word a[] = {(word)comm, (word)filename, (word)amode, (word)info, (word)fh}; return enter(132, a); }
-#pragma weak MPI_File_preallocate = PMPI_File_preallocate
-int PMPI_File_preallocate(MPI_File fh, MPI_Offset size) { const word a[] = {(word)fh, (word)size}; return enter(133, a); }
-#pragma weak MPI_File_read = PMPI_File_read
-int PMPI_File_read(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(134, a); }
-#pragma weak MPI_File_read_c = PMPI_File_read_c
-int PMPI_File_read_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(134 | LARGE, a); }
-#pragma weak MPI_File_read_all = PMPI_File_read_all
-int PMPI_File_read_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(135, a); }
-#pragma weak MPI_File_read_all_c = PMPI_File_read_all_c
-int PMPI_File_read_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(135 | LARGE, a); }
-#pragma weak MPI_File_read_all_begin = PMPI_File_read_all_begin
-int PMPI_File_read_all_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(136, a); }
-#pragma weak MPI_File_read_all_begin_c = PMPI_File_read_all_begin_c
-int PMPI_File_read_all_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(136 | LARGE, a); }
-#pragma weak MPI_File_read_all_end = PMPI_File_read_all_end
-int PMPI_File_read_all_end(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(137, a); }
-#pragma weak MPI_File_read_at = PMPI_File_read_at
-int PMPI_File_read_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(138, a); }
-#pragma weak MPI_File_read_at_c = PMPI_File_read_at_c
-int PMPI_File_read_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(138 | LARGE, a); }
-#pragma weak MPI_File_read_at_all = PMPI_File_read_at_all
-int PMPI_File_read_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(139, a); }
-#pragma weak MPI_File_read_at_all_c = PMPI_File_read_at_all_c
-int PMPI_File_read_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(139 | LARGE, a); }
-#pragma weak MPI_File_read_at_all_begin = PMPI_File_read_at_all_begin
-int PMPI_File_read_at_all_begin(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(140, a); }
-#pragma weak MPI_File_read_at_all_begin_c = PMPI_File_read_at_all_begin_c
-int PMPI_File_read_at_all_begin_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(140 | LARGE, a); }
-#pragma weak MPI_File_read_at_all_end = PMPI_File_read_at_all_end
-int PMPI_File_read_at_all_end(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(141, a); }
-#pragma weak MPI_File_read_ordered = PMPI_File_read_ordered
-int PMPI_File_read_ordered(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(142, a); }
-#pragma weak MPI_File_read_ordered_c = PMPI_File_read_ordered_c
-int PMPI_File_read_ordered_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(142 | LARGE, a); }
-#pragma weak MPI_File_read_ordered_begin = PMPI_File_read_ordered_begin
-int PMPI_File_read_ordered_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(143, a); }
-#pragma weak MPI_File_read_ordered_begin_c = PMPI_File_read_ordered_begin_c
-int PMPI_File_read_ordered_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(143 | LARGE, a); }
-#pragma weak MPI_File_read_ordered_end = PMPI_File_read_ordered_end
-int PMPI_File_read_ordered_end(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(144, a); }
-#pragma weak MPI_File_read_shared = PMPI_File_read_shared
-int PMPI_File_read_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(145, a); }
-#pragma weak MPI_File_read_shared_c = PMPI_File_read_shared_c
-int PMPI_File_read_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(145 | LARGE, a); }
-#pragma weak MPI_File_seek = PMPI_File_seek
-int PMPI_File_seek(MPI_File fh, MPI_Offset offset, int whence) { const word a[] = {(word)fh, (word)offset, (word)whence}; return enter(146, a); }
-#pragma weak MPI_File_seek_shared = PMPI_File_seek_shared
-int PMPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence) { const word a[] = {(word)fh, (word)offset, (word)whence}; return enter(147, a); }
-#pragma weak MPI_File_set_atomicity = PMPI_File_set_atomicity
-int PMPI_File_set_atomicity(MPI_File fh, int flag) { const word a[] = {(word)fh, (word)flag}; return enter(148, a); }
-#pragma weak MPI_File_set_errhandler = PMPI_File_set_errhandler
-int PMPI_File_set_errhandler(MPI_File file, MPI_Errhandler errhandler) { const word a[] = {(word)file, (word)errhandler}; return enter(149, a); }
-#pragma weak MPI_File_set_info = PMPI_File_set_info
-int PMPI_File_set_info(MPI_File fh, MPI_Info info) { const word a[] = {(word)fh, (word)info}; return enter(150, a); }
-#pragma weak MPI_File_set_size = PMPI_File_set_size
-int PMPI_File_set_size(MPI_File fh, MPI_Offset size) { const word a[] = {(word)fh, (word)size}; return enter(151, a); }
-#pragma weak MPI_File_set_view = PMPI_File_set_view
-int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep, MPI_Info info) { const word a[] = {(word)fh, (word)disp, (word)etype, (word)filetype, (word)datarep, (word)info}; return enter(152, a); }
-#pragma weak MPI_File_sync = PMPI_File_sync
-int PMPI_File_sync(MPI_File fh) { const word a[] = {(word)fh}; return enter(153, a); }
-#pragma weak MPI_File_toint = PMPI_File_toint
-#pragma weak MPI_File_write = PMPI_File_write
-int PMPI_File_write(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(155, a); }
-#pragma weak MPI_File_write_c = PMPI_File_write_c
-int PMPI_File_write_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(155 | LARGE, a); }
-#pragma weak MPI_File_write_all = PMPI_File_write_all
-int PMPI_File_write_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(156, a); }
-#pragma weak MPI_File_write_all_c = PMPI_File_write_all_c
-int PMPI_File_write_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(156 | LARGE, a); }
-#pragma weak MPI_File_write_all_begin = PMPI_File_write_all_begin
-int PMPI_File_write_all_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(157, a); }
-#pragma weak MPI_File_write_all_begin_c = PMPI_File_write_all_begin_c
-int PMPI_File_write_all_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(157 | LARGE, a); }
-#pragma weak MPI_File_write_all_end = PMPI_File_write_all_end
-int PMPI_File_write_all_end(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(158, a); }
-#pragma weak MPI_File_write_at = PMPI_File_write_at
-int PMPI_File_write_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(159, a); }
-#pragma weak MPI_File_write_at_c = PMPI_File_write_at_c
-int PMPI_File_write_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(159 | LARGE, a); }
-#pragma weak MPI_File_write_at_all = PMPI_File_write_at_all
-int PMPI_File_write_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(160, a); }
-#pragma weak MPI_File_write_at_all_c = PMPI_File_write_at_all_c
-int PMPI_File_write_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(160 | LARGE, a); }
-#pragma weak MPI_File_write_at_all_begin = PMPI_File_write_at_all_begin
-int PMPI_File_write_at_all_begin(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(161, a); }
-#pragma weak MPI_File_write_at_all_begin_c = PMPI_File_write_at_all_begin_c
-int PMPI_File_write_at_all_begin_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(161 | LARGE, a); }
-#pragma weak MPI_File_write_at_all_end = PMPI_File_write_at_all_end
-int PMPI_File_write_at_all_end(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(162, a); }
-#pragma weak MPI_File_write_ordered = PMPI_File_write_ordered
-int PMPI_File_write_ordered(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(163, a); }
-#pragma weak MPI_File_write_ordered_c = PMPI_File_write_ordered_c
-int PMPI_File_write_ordered_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(163 | LARGE, a); }
-#pragma weak MPI_File_write_ordered_begin = PMPI_File_write_ordered_begin
-int PMPI_File_write_ordered_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(164, a); }
-#pragma weak MPI_File_write_ordered_begin_c = PMPI_File_write_ordered_begin_c
-int PMPI_File_write_ordered_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(164 | LARGE, a); }
-#pragma weak MPI_File_write_ordered_end = PMPI_File_write_ordered_end
-int PMPI_File_write_ordered_end(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(165, a); }
-#pragma weak MPI_File_write_shared = PMPI_File_write_shared
-int PMPI_File_write_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(166, a); }
-#pragma weak MPI_File_write_shared_c = PMPI_File_write_shared_c
-int PMPI_File_write_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(166 | LARGE, a); }
-#pragma weak MPI_Finalize = PMPI_Finalize
-int PMPI_Finalize(void) { const word a[] = {0}; return enter(167, a); }
-#pragma weak MPI_Finalized = PMPI_Finalized
-int PMPI_Finalized(int *flag) { const word a[] = {(word)flag}; return enter(168, a); }
-#pragma weak MPI_Free_mem = PMPI_Free_mem
-#pragma weak MPI_Gather = PMPI_Gather
-int PMPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(170, a); }
-#pragma weak MPI_Gather_c = PMPI_Gather_c
-int PMPI_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(170 | LARGE, a); }
-#pragma weak MPI_Gather_init = PMPI_Gather_init
-int PMPI_Gather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(171, a); }
-#pragma weak MPI_Gather_init_c = PMPI_Gather_init_c
-int PMPI_Gather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(171 | LARGE, a); }
-#pragma weak MPI_Gatherv = PMPI_Gatherv
-int PMPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm}; return enter(172, a); }
-#pragma weak MPI_Gatherv_c = PMPI_Gatherv_c
-int PMPI_Gatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm}; return enter(172 | LARGE, a); }
-#pragma weak MPI_Gatherv_init = PMPI_Gatherv_init
-int PMPI_Gatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(173, a); }
-#pragma weak MPI_Gatherv_init_c = PMPI_Gatherv_init_c
-int PMPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(173 | LARGE, a); }
-#pragma weak MPI_Get = PMPI_Get
-int PMPI_Get(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(174, a); }
-#pragma weak MPI_Get_c = PMPI_Get_c
-int PMPI_Get_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(174 | LARGE, a); }
-#pragma weak MPI_Get_accumulate = PMPI_Get_accumulate
-int PMPI_Get_accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(175, a); }
-#pragma weak MPI_Get_accumulate_c = PMPI_Get_accumulate_c
-int PMPI_Get_accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(175 | LARGE, a); }
-#pragma weak MPI_Get_address = PMPI_Get_address
-int PMPI_Get_address(const void *location, MPI_Aint *address) { const word a[] = {(word)location, (word)address}; return enter(176, a); }
-#pragma weak MPI_Get_count = PMPI_Get_count
-int PMPI_Get_count(const MPI_Status *status, MPI_Datatype datatype, int *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(177, a); }
-#pragma weak MPI_Get_count_c = PMPI_Get_count_c
-int PMPI_Get_count_c(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(177 | LARGE, a); }
-#pragma weak MPI_Get_elements = PMPI_Get_elements
-int PMPI_Get_elements(const MPI_Status *status, MPI_Datatype datatype, int *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(178, a); }
-#pragma weak MPI_Get_elements_c = PMPI_Get_elements_c
-int PMPI_Get_elements_c(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(178 | LARGE, a); }
-#pragma weak MPI_Get_elements_x = PMPI_Get_elements_x
-int PMPI_Get_elements_x(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(179, a); }
-#pragma weak MPI_Get_hw_resource_info = PMPI_Get_hw_resource_info
-int PMPI_Get_hw_resource_info(MPI_Info *hw_info) { const word a[] = {(word)hw_info}; return enter(180, a); }
-#pragma weak MPI_Get_library_version = PMPI_Get_library_version
-int PMPI_Get_library_version(char *version, int *resultlen) { const word a[] = {(word)version, (word)resultlen}; return enter(181, a); }
-#pragma weak MPI_Get_processor_name = PMPI_Get_processor_name
-int PMPI_Get_processor_name(char *name, int *resultlen) { const word a[] = {(word)name, (word)resultlen}; return enter(182, a); }
-#pragma weak MPI_Get_version = PMPI_Get_version
-#pragma weak MPI_Graph_create = PMPI_Graph_create
-int PMPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[], const int edges[], int reorder, MPI_Comm *comm_graph) { const word a[] = {(word)comm_old, (word)nnodes, (word)indx, (word)edges, (word)reorder, (word)comm_graph}; return enter(184, a); }
-#pragma weak MPI_Graph_get = PMPI_Graph_get
-int PMPI_Graph_get(MPI_Comm comm, int maxindex, int maxedges, int indx[], int edges[]) { const word a[] = {(word)comm, (word)maxindex, (word)maxedges, (word)indx, (word)edges}; return enter(185, a); }
-#pragma weak MPI_Graph_map = PMPI_Graph_map
-int PMPI_Graph_map(MPI_Comm comm, int nnodes, const int indx[], const int edges[], int *newrank) { const word a[] = {(word)comm, (word)nnodes, (word)indx, (word)edges, (word)newrank}; return enter(186, a); }
-#pragma weak MPI_Graph_neighbors = PMPI_Graph_neighbors
-int PMPI_Graph_neighbors(MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) { const word a[] = {(word)comm, (word)rank, (word)maxneighbors, (word)neighbors}; return enter(187, a); }
-#pragma weak MPI_Graph_neighbors_count = PMPI_Graph_neighbors_count
-int PMPI_Graph_neighbors_count(MPI_Comm comm, int rank, int *nneighbors) { const word a[] = {(word)comm, (word)rank, (word)nneighbors}; return enter(188, a); }
-#pragma weak MPI_Graphdims_get = PMPI_Graphdims_get
-int PMPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges) { const word a[] = {(word)comm, (word)nnodes, (word)nedges}; return enter(189, a); }
-#pragma weak MPI_Grequest_complete = PMPI_Grequest_complete
-int PMPI_Grequest_complete(MPI_Request request) { const word a[] = {(word)request}; return enter(190, a); }
-#pragma weak MPI_Grequest_start = PMPI_Grequest_start
-int PMPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request) { const word a[] = {(word)query_fn, (word)free_fn, (word)cancel_fn, (word)extra_state, (word)request}; return enter(191, a); }
-#pragma weak MPI_Group_compare = PMPI_Group_compare
-int PMPI_Group_compare(MPI_Group group1, MPI_Group group2, int *result) { const word a[] = {(word)group1, (word)group2, (word)result}; return enter(192, a); }
-#pragma weak MPI_Group_difference = PMPI_Group_difference
-int PMPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) { const word a[] = {(word)group1, (word)group2, (word)newgroup}; return enter(193, a); }
-#pragma weak MPI_Group_excl = PMPI_Group_excl
-int PMPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranks, (word)newgroup}; return enter(194, a); }
-#pragma weak MPI_Group_free = PMPI_Group_free
-int PMPI_Group_free(MPI_Group *group) { const word a[] = {(word)group}; return enter(195, a); }
-#pragma weak MPI_Group_from_session_pset = PMPI_Group_from_session_pset
-int PMPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup) { const word a[] = {(word)session, (word)pset_name, (word)newgroup}; return enter(196, a); }
-#pragma weak MPI_Group_fromint = PMPI_Group_fromint
-#pragma weak MPI_Group_incl = PMPI_Group_incl
-int PMPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranks, (word)newgroup}; return enter(198, a); }
-#pragma weak MPI_Group_intersection = PMPI_Group_intersection
-int PMPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) { const word a[] = {(word)group1, (word)group2, (word)newgroup}; return enter(199, a); }
-#pragma weak MPI_Group_range_excl = PMPI_Group_range_excl
-int PMPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranges, (word)newgroup}; return enter(200, a); }
-#pragma weak MPI_Group_range_incl = PMPI_Group_range_incl
-int PMPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranges, (word)newgroup}; return enter(201, a); }
-#pragma weak MPI_Group_rank = PMPI_Group_rank
-int PMPI_Group_rank(MPI_Group group, int *rank) { const word a[] = {(word)group, (word)rank}; return enter(202, a); }
-#pragma weak MPI_Group_size = PMPI_Group_size
-int PMPI_Group_size(MPI_Group group, int *size) { const word a[] = {(word)group, (word)size}; return enter(203, a); }
-#pragma weak MPI_Group_toint = PMPI_Group_toint
-#pragma weak MPI_Group_translate_ranks = PMPI_Group_translate_ranks
-int PMPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) { const word a[] = {(word)group1, (word)n, (word)ranks1, (word)group2, (word)ranks2}; return enter(205, a); }
-#pragma weak MPI_Group_union = PMPI_Group_union
-int PMPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) { const word a[] = {(word)group1, (word)group2, (word)newgroup}; return enter(206, a); }
-#pragma weak MPI_Iallgather = PMPI_Iallgather
-int PMPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(207, a); }
-#pragma weak MPI_Iallgather_c = PMPI_Iallgather_c
-int PMPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(207 | LARGE, a); }
-#pragma weak MPI_Iallgatherv = PMPI_Iallgatherv
-int PMPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(208, a); }
-#pragma weak MPI_Iallgatherv_c = PMPI_Iallgatherv_c
-int PMPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(208 | LARGE, a); }
-#pragma weak MPI_Iallreduce = PMPI_Iallreduce
-int PMPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(209, a); }
-#pragma weak MPI_Iallreduce_c = PMPI_Iallreduce_c
-int PMPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(209 | LARGE, a); }
-#pragma weak MPI_Ialltoall = PMPI_Ialltoall
-int PMPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(210, a); }
-#pragma weak MPI_Ialltoall_c = PMPI_Ialltoall_c
-int PMPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(210 | LARGE, a); }
-#pragma weak MPI_Ialltoallv = PMPI_Ialltoallv
-int PMPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(211, a); }
-#pragma weak MPI_Ialltoallv_c = PMPI_Ialltoallv_c
-int PMPI_Ialltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(211 | LARGE, a); }
-#pragma weak MPI_Ialltoallw = PMPI_Ialltoallw
-int PMPI_Ialltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(212, a); }
-#pragma weak MPI_Ialltoallw_c = PMPI_Ialltoallw_c
-int PMPI_Ialltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(212 | LARGE, a); }
-#pragma weak MPI_Ibarrier = PMPI_Ibarrier
-int PMPI_Ibarrier(MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)comm, (word)request}; return enter(213, a); }
-#pragma weak MPI_Ibcast = PMPI_Ibcast
-int PMPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)request}; return enter(214, a); }
-#pragma weak MPI_Ibcast_c = PMPI_Ibcast_c
-int PMPI_Ibcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)request}; return enter(214 | LARGE, a); }
-#pragma weak MPI_Ibsend = PMPI_Ibsend
-int PMPI_Ibsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(215, a); }
-#pragma weak MPI_Ibsend_c = PMPI_Ibsend_c
-int PMPI_Ibsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(215 | LARGE, a); }
-#pragma weak MPI_Iexscan = PMPI_Iexscan
-int PMPI_Iexscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(216, a); }
-#pragma weak MPI_Iexscan_c = PMPI_Iexscan_c
-int PMPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(216 | LARGE, a); }
-#pragma weak MPI_Igather = PMPI_Igather
-int PMPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(217, a); }
-#pragma weak MPI_Igather_c = PMPI_Igather_c
-int PMPI_Igather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(217 | LARGE, a); }
-#pragma weak MPI_Igatherv = PMPI_Igatherv
-int PMPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(218, a); }
-#pragma weak MPI_Igatherv_c = PMPI_Igatherv_c
-int PMPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(218 | LARGE, a); }
-#pragma weak MPI_Improbe = PMPI_Improbe
-int PMPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)flag, (word)message, (word)status}; return enter(219, a); }
-#pragma weak MPI_Imrecv = PMPI_Imrecv
-int PMPI_Imrecv(void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)request}; return enter(220, a); }
-#pragma weak MPI_Imrecv_c = PMPI_Imrecv_c
-int PMPI_Imrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)request}; return enter(220 | LARGE, a); }
-#pragma weak MPI_Ineighbor_allgather = PMPI_Ineighbor_allgather
-int PMPI_Ineighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(221, a); }
-#pragma weak MPI_Ineighbor_allgather_c = PMPI_Ineighbor_allgather_c
-int PMPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(221 | LARGE, a); }
-#pragma weak MPI_Ineighbor_allgatherv = PMPI_Ineighbor_allgatherv
-int PMPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(222, a); }
-#pragma weak MPI_Ineighbor_allgatherv_c = PMPI_Ineighbor_allgatherv_c
-int PMPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(222 | LARGE, a); }
-#pragma weak MPI_Ineighbor_alltoall = PMPI_Ineighbor_alltoall
-int PMPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(223, a); }
-#pragma weak MPI_Ineighbor_alltoall_c = PMPI_Ineighbor_alltoall_c
-int PMPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(223 | LARGE, a); }
-#pragma weak MPI_Ineighbor_alltoallv = PMPI_Ineighbor_alltoallv
-int PMPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(224, a); }
-#pragma weak MPI_Ineighbor_alltoallv_c = PMPI_Ineighbor_alltoallv_c
-int PMPI_Ineighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(224 | LARGE, a); }
-#pragma weak MPI_Ineighbor_alltoallw = PMPI_Ineighbor_alltoallw
-int PMPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(225, a); }
-#pragma weak MPI_Ineighbor_alltoallw_c = PMPI_Ineighbor_alltoallw_c
-int PMPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(225 | LARGE, a); }
-#pragma weak MPI_Info_create = PMPI_Info_create
-int PMPI_Info_create(MPI_Info *info) { const word a[] = {(word)info}; return enter(226, a); }
-#pragma weak MPI_Info_create_env = PMPI_Info_create_env
-int PMPI_Info_create_env(int argc, char *argv[], MPI_Info *info) { const word a[] = {(word)argc, (word)argv, (word)info}; return enter(227, a); }
-#pragma weak MPI_Info_delete = PMPI_Info_delete
-int PMPI_Info_delete(MPI_Info info, const char *key) { const word a[] = {(word)info, (word)key}; return enter(228, a); }
-#pragma weak MPI_Info_dup = PMPI_Info_dup
-int PMPI_Info_dup(MPI_Info info, MPI_Info *newinfo) { const word a[] = {(word)info, (word)newinfo}; return enter(229, a); }
-#pragma weak MPI_Info_free = PMPI_Info_free
-int PMPI_Info_free(MPI_Info *info) { const word a[] = {(word)info}; return enter(230, a); }
-#pragma weak MPI_Info_fromint = PMPI_Info_fromint
-#pragma weak MPI_Info_get = PMPI_Info_get
-int PMPI_Info_get(MPI_Info info, const char *key, int valuelen, char *value, int *flag) { const word a[] = {(word)info, (word)key, (word)valuelen, (word)value, (word)flag}; return enter(232, a); }
-#pragma weak MPI_Info_get_nkeys = PMPI_Info_get_nkeys
-int PMPI_Info_get_nkeys(MPI_Info info, int *nkeys) { const word a[] = {(word)info, (word)nkeys}; return enter(233, a); }
-#pragma weak MPI_Info_get_nthkey = PMPI_Info_get_nthkey
-int PMPI_Info_get_nthkey(MPI_Info info, int n, char *key) { const word a[] = {(word)info, (word)n, (word)key}; return enter(234, a); }
-#pragma weak MPI_Info_get_string = PMPI_Info_get_string
-int PMPI_Info_get_string(MPI_Info info, const char *key, int *buflen, char *value, int *flag) { const word a[] = {(word)info, (word)key, (word)buflen, (word)value, (word)flag}; return enter(235, a); }
-#pragma weak MPI_Info_get_valuelen = PMPI_Info_get_valuelen
-int PMPI_Info_get_valuelen(MPI_Info info, const char *key, int *valuelen, int *flag) { const word a[] = {(word)info, (word)key, (word)valuelen, (word)flag}; return enter(236, a); }
-#pragma weak MPI_Info_set = PMPI_Info_set
-int PMPI_Info_set(MPI_Info info, const char *key, const char *value) { const word a[] = {(word)info, (word)key, (word)value}; return enter(237, a); }
-#pragma weak MPI_Info_toint = PMPI_Info_toint
-#pragma weak MPI_Init = PMPI_Init
-int PMPI_Init(int *argc, char ***argv) { const word a[] = {(word)argc, (word)argv}; return enter(239, a); }
-#pragma weak MPI_Init_thread = PMPI_Init_thread
-int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided) { const word a[] = {(word)argc, (word)argv, (word)required, (word)provided}; return enter(240, a); }
-#pragma weak MPI_Initialized = PMPI_Initialized
-int PMPI_Initialized(int *flag) { const word a[] = {(word)flag}; return enter(241, a); }
-#pragma weak MPI_Intercomm_create = PMPI_Intercomm_create
-int PMPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm) { const word a[] = {(word)local_comm, (word)local_leader, (word)peer_comm, (word)remote_leader, (word)tag, (word)newintercomm}; return enter(242, a); }
-#pragma weak MPI_Intercomm_create_from_groups = PMPI_Intercomm_create_from_groups
-int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) { const word a[] = {(word)local_group, (word)local_leader, (word)remote_group, (word)remote_leader, (word)stringtag, (word)info, (word)errhandler, (word)newintercomm}; return enter(243, a); }
-#pragma weak MPI_Intercomm_merge = PMPI_Intercomm_merge
-int PMPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) { const word a[] = {(word)intercomm, (word)high, (word)newintracomm}; return enter(244, a); }
-#pragma weak MPI_Iprobe = PMPI_Iprobe
-int PMPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)flag, (word)status}; return enter(245, a); }
-#pragma weak MPI_Irecv = PMPI_Irecv
-int PMPI_Irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(246, a); }
-#pragma weak MPI_Irecv_c = PMPI_Irecv_c
-int PMPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(246 | LARGE, a); }
-#pragma weak MPI_Ireduce = PMPI_Ireduce
-int PMPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)request}; return enter(247, a); }
-#pragma weak MPI_Ireduce_c = PMPI_Ireduce_c
-int PMPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)request}; return enter(247 | LARGE, a); }
-#pragma weak MPI_Ireduce_scatter = PMPI_Ireduce_scatter
-int PMPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)request}; return enter(248, a); }
-#pragma weak MPI_Ireduce_scatter_c = PMPI_Ireduce_scatter_c
-int PMPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)request}; return enter(248 | LARGE, a); }
-#pragma weak MPI_Ireduce_scatter_block = PMPI_Ireduce_scatter_block
-int PMPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)request}; return enter(249, a); }
-#pragma weak MPI_Ireduce_scatter_block_c = PMPI_Ireduce_scatter_block_c
-int PMPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)request}; return enter(249 | LARGE, a); }
-#pragma weak MPI_Irsend = PMPI_Irsend
-int PMPI_Irsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(250, a); }
-#pragma weak MPI_Irsend_c = PMPI_Irsend_c
-int PMPI_Irsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(250 | LARGE, a); }
-#pragma weak MPI_Is_thread_main = PMPI_Is_thread_main
-int PMPI_Is_thread_main(int *flag) { const word a[] = {(word)flag}; return enter(251, a); }
-#pragma weak MPI_Iscan = PMPI_Iscan
-int PMPI_Iscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(252, a); }
-#pragma weak MPI_Iscan_c = PMPI_Iscan_c
-int PMPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(252 | LARGE, a); }
-#pragma weak MPI_Iscatter = PMPI_Iscatter
-int PMPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(253, a); }
-#pragma weak MPI_Iscatter_c = PMPI_Iscatter_c
-int PMPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(253 | LARGE, a); }
-#pragma weak MPI_Iscatterv = PMPI_Iscatterv
-int PMPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(254, a); }
-#pragma weak MPI_Iscatterv_c = PMPI_Iscatterv_c
-int PMPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(254 | LARGE, a); }
-#pragma weak MPI_Isend = PMPI_Isend
-int PMPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(255, a); }
-#pragma weak MPI_Isend_c = PMPI_Isend_c
-int PMPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(255 | LARGE, a); }
-#pragma weak MPI_Isendrecv = PMPI_Isendrecv
-int PMPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(256, a); }
-#pragma weak MPI_Isendrecv_c = PMPI_Isendrecv_c
-int PMPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(256 | LARGE, a); }
-#pragma weak MPI_Isendrecv_replace = PMPI_Isendrecv_replace
-int PMPI_Isendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(257, a); }
-#pragma weak MPI_Isendrecv_replace_c = PMPI_Isendrecv_replace_c
-int PMPI_Isendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(257 | LARGE, a); }
-#pragma weak MPI_Issend = PMPI_Issend
-int PMPI_Issend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(258, a); }
-#pragma weak MPI_Issend_c = PMPI_Issend_c
-int PMPI_Issend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(258 | LARGE, a); }
-#pragma weak MPI_Keyval_create = PMPI_Keyval_create
-int PMPI_Keyval_create(MPI_Copy_function *copy_fn, MPI_Delete_function *delete_fn, int *keyval, void *extra_state) { const word a[] = {(word)copy_fn, (word)delete_fn, (word)keyval, (word)extra_state}; return enter(259, a); }
-#pragma weak MPI_Keyval_free = PMPI_Keyval_free
-int PMPI_Keyval_free(int *keyval) { const word a[] = {(word)keyval}; return enter(260, a); }
-#pragma weak MPI_Lookup_name = PMPI_Lookup_name
-int PMPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Lookup_name"); }
-#pragma weak MPI_Message_fromint = PMPI_Message_fromint
-#pragma weak MPI_Message_toint = PMPI_Message_toint
-#pragma weak MPI_Mprobe = PMPI_Mprobe
-int PMPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)message, (word)status}; return enter(264, a); }
-#pragma weak MPI_Mrecv = PMPI_Mrecv
-int PMPI_Mrecv(void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)status}; return enter(265, a); }
-#pragma weak MPI_Mrecv_c = PMPI_Mrecv_c
-int PMPI_Mrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)status}; return enter(265 | LARGE, a); }
-#pragma weak MPI_Neighbor_allgather = PMPI_Neighbor_allgather
-int PMPI_Neighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(266, a); }
-#pragma weak MPI_Neighbor_allgather_c = PMPI_Neighbor_allgather_c
-int PMPI_Neighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(266 | LARGE, a); }
-#pragma weak MPI_Neighbor_allgather_init = PMPI_Neighbor_allgather_init
-int PMPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(267, a); }
-#pragma weak MPI_Neighbor_allgather_init_c = PMPI_Neighbor_allgather_init_c
-int PMPI_Neighbor_allgather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(267 | LARGE, a); }
-#pragma weak MPI_Neighbor_allgatherv = PMPI_Neighbor_allgatherv
-int PMPI_Neighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(268, a); }
-#pragma weak MPI_Neighbor_allgatherv_c = PMPI_Neighbor_allgatherv_c
-int PMPI_Neighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(268 | LARGE, a); }
-#pragma weak MPI_Neighbor_allgatherv_init = PMPI_Neighbor_allgatherv_init
-int PMPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(269, a); }
-#pragma weak MPI_Neighbor_allgatherv_init_c = PMPI_Neighbor_allgatherv_init_c
-int PMPI_Neighbor_allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(269 | LARGE, a); }
-#pragma weak MPI_Neighbor_alltoall = PMPI_Neighbor_alltoall
-int PMPI_Neighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(270, a); }
-#pragma weak MPI_Neighbor_alltoall_c = PMPI_Neighbor_alltoall_c
-int PMPI_Neighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(270 | LARGE, a); }
-#pragma weak MPI_Neighbor_alltoall_init = PMPI_Neighbor_alltoall_init
-int PMPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(271, a); }
-#pragma weak MPI_Neighbor_alltoall_init_c = PMPI_Neighbor_alltoall_init_c
-int PMPI_Neighbor_alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(271 | LARGE, a); }
-#pragma weak MPI_Neighbor_alltoallv = PMPI_Neighbor_alltoallv
-int PMPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(272, a); }
-#pragma weak MPI_Neighbor_alltoallv_c = PMPI_Neighbor_alltoallv_c
-int PMPI_Neighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(272 | LARGE, a); }
-#pragma weak MPI_Neighbor_alltoallv_init = PMPI_Neighbor_alltoallv_init
-int PMPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(273, a); }
-#pragma weak MPI_Neighbor_alltoallv_init_c = PMPI_Neighbor_alltoallv_init_c
-int PMPI_Neighbor_alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(273 | LARGE, a); }
-#pragma weak MPI_Neighbor_alltoallw = PMPI_Neighbor_alltoallw
-int PMPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(274, a); }
-#pragma weak MPI_Neighbor_alltoallw_c = PMPI_Neighbor_alltoallw_c
-int PMPI_Neighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(274 | LARGE, a); }
-#pragma weak MPI_Neighbor_alltoallw_init = PMPI_Neighbor_alltoallw_init
-int PMPI_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(275, a); }
-#pragma weak MPI_Neighbor_alltoallw_init_c = PMPI_Neighbor_alltoallw_init_c
-int PMPI_Neighbor_alltoallw_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(275 | LARGE, a); }
-#pragma weak MPI_Op_commutative = PMPI_Op_commutative
-int PMPI_Op_commutative(MPI_Op op, int *commute) { const word a[] = {(word)op, (word)commute}; return enter(276, a); }
-#pragma weak MPI_Op_create = PMPI_Op_create
-int PMPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op) { const word a[] = {(word)user_fn, (word)commute, (word)op}; return enter(277, a); }
-#pragma weak MPI_Op_create_c = PMPI_Op_create_c
-int PMPI_Op_create_c(MPI_User_function_c *user_fn, int commute, MPI_Op *op) { const word a[] = {(word)user_fn, (word)commute, (word)op}; return enter(277 | LARGE, a); }
-#pragma weak MPI_Op_free = PMPI_Op_free
-int PMPI_Op_free(MPI_Op *op) { const word a[] = {(word)op}; return enter(278, a); }
-#pragma weak MPI_Op_fromint = PMPI_Op_fromint
-#pragma weak MPI_Op_toint = PMPI_Op_toint
-#pragma weak MPI_Open_port = PMPI_Open_port
-int PMPI_Open_port(MPI_Info info, char *port_name) { (void)info; (void)port_name; return missing("MPI_Open_port"); }
-#pragma weak MPI_Pack = PMPI_Pack
-int PMPI_Pack(const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, int outsize, int *position, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position, (word)comm}; return enter(282, a); }
-#pragma weak MPI_Pack_c = PMPI_Pack_c
-int PMPI_Pack_c(const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position, (word)comm}; return enter(282 | LARGE, a); }
-#pragma weak MPI_Pack_external = PMPI_Pack_external
-int PMPI_Pack_external(const char *datarep, const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position) { const word a[] = {(word)datarep, (word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position}; return enter(283, a); }
-#pragma weak MPI_Pack_external_c = PMPI_Pack_external_c
-int PMPI_Pack_external_c(const char *datarep, const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position) { const word a[] = {(word)datarep, (word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position}; return enter(283 | LARGE, a); }
-#pragma weak MPI_Pack_external_size = PMPI_Pack_external_size
-int PMPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size) { const word a[] = {(word)datarep, (word)incount, (word)datatype, (word)size}; return enter(284, a); }
-#pragma weak MPI_Pack_external_size_c = PMPI_Pack_external_size_c
-int PMPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size) { const word a[] = {(word)datarep, (word)incount, (word)datatype, (word)size}; return enter(284 | LARGE, a); }
-#pragma weak MPI_Pack_size = PMPI_Pack_size
-int PMPI_Pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size) { const word a[] = {(word)incount, (word)datatype, (word)comm, (word)size}; return enter(285, a); }
-#pragma weak MPI_Pack_size_c = PMPI_Pack_size_c
-int PMPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count *size) { const word a[] = {(word)incount, (word)datatype, (word)comm, (word)size}; return enter(285 | LARGE, a); }
-#pragma weak MPI_Parrived = PMPI_Parrived
-int PMPI_Parrived(MPI_Request request, int partition, int *flag) { const word a[] = {(word)request, (word)partition, (word)flag}; return enter(286, a); }
-#pragma weak MPI_Pcontrol = PMPI_Pcontrol
-#pragma weak MPI_Pready = PMPI_Pready
-int PMPI_Pready(int partition, MPI_Request request) { const word a[] = {(word)partition, (word)request}; return enter(288, a); }
-#pragma weak MPI_Pready_list = PMPI_Pready_list
-int PMPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request) { const word a[] = {(word)length, (word)array_of_partitions, (word)request}; return enter(289, a); }
-#pragma weak MPI_Pready_range = PMPI_Pready_range
-int PMPI_Pready_range(int partition_low, int partition_high, MPI_Request request) { const word a[] = {(word)partition_low, (word)partition_high, (word)request}; return enter(290, a); }
-#pragma weak MPI_Precv_init = PMPI_Precv_init
-int PMPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(291, a); }
-#pragma weak MPI_Precv_init_c = PMPI_Precv_init_c
-int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(291 | LARGE, a); }
-#pragma weak MPI_Probe = PMPI_Probe
-int PMPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)status}; return enter(292, a); }
-#pragma weak MPI_Psend_init = PMPI_Psend_init
-int PMPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(293, a); }
-#pragma weak MPI_Psend_init_c = PMPI_Psend_init_c
-int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(293 | LARGE, a); }
-#pragma weak MPI_Publish_name = PMPI_Publish_name
-int PMPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Publish_name"); }
-#pragma weak MPI_Put = PMPI_Put
-int PMPI_Put(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(295, a); }
-#pragma weak MPI_Put_c = PMPI_Put_c
-int PMPI_Put_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(295 | LARGE, a); }
-#pragma weak MPI_Query_thread = PMPI_Query_thread
-int PMPI_Query_thread(int *provided) { const word a[] = {(word)provided}; return enter(296, a); }
-#pragma weak MPI_Raccumulate = PMPI_Raccumulate
-int PMPI_Raccumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(297, a); }
-#pragma weak MPI_Raccumulate_c = PMPI_Raccumulate_c
-int PMPI_Raccumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(297 | LARGE, a); }
-#pragma weak MPI_Recv = PMPI_Recv
-int PMPI_Recv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)status}; return enter(298, a); }
-#pragma weak MPI_Recv_c = PMPI_Recv_c
-int PMPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)status}; return enter(298 | LARGE, a); }
-#pragma weak MPI_Recv_init = PMPI_Recv_init
-int PMPI_Recv_init(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(299, a); }
-#pragma weak MPI_Recv_init_c = PMPI_Recv_init_c
-int PMPI_Recv_init_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(299 | LARGE, a); }
-#pragma weak MPI_Reduce = PMPI_Reduce
-int PMPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm}; return enter(300, a); }
-#pragma weak MPI_Reduce_c = PMPI_Reduce_c
-int PMPI_Reduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm}; return enter(300 | LARGE, a); }
-#pragma weak MPI_Reduce_init = PMPI_Reduce_init
-int PMPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)info, (word)request}; return enter(301, a); }
-#pragma weak MPI_Reduce_init_c = PMPI_Reduce_init_c
-int PMPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)info, (word)request}; return enter(301 | LARGE, a); }
-#pragma weak MPI_Reduce_local = PMPI_Reduce_local
-int PMPI_Reduce_local(const void *inbuf, void *inoutbuf, int count, MPI_Datatype datatype, MPI_Op op) { const word a[] = {(word)inbuf, (word)inoutbuf, (word)count, (word)datatype, (word)op}; return enter(302, a); }
-#pragma weak MPI_Reduce_local_c = PMPI_Reduce_local_c
-int PMPI_Reduce_local_c(const void *inbuf, void *inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) { const word a[] = {(word)inbuf, (word)inoutbuf, (word)count, (word)datatype, (word)op}; return enter(302 | LARGE, a); }
-#pragma weak MPI_Reduce_scatter = PMPI_Reduce_scatter
-int PMPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm}; return enter(303, a); }
-#pragma weak MPI_Reduce_scatter_c = PMPI_Reduce_scatter_c
-int PMPI_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm}; return enter(303 | LARGE, a); }
-#pragma weak MPI_Reduce_scatter_block = PMPI_Reduce_scatter_block
-int PMPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm}; return enter(304, a); }
-#pragma weak MPI_Reduce_scatter_block_c = PMPI_Reduce_scatter_block_c
-int PMPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm}; return enter(304 | LARGE, a); }
-#pragma weak MPI_Reduce_scatter_block_init = PMPI_Reduce_scatter_block_init
-int PMPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(305, a); }
-#pragma weak MPI_Reduce_scatter_block_init_c = PMPI_Reduce_scatter_block_init_c
-int PMPI_Reduce_scatter_block_init_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(305 | LARGE, a); }
-#pragma weak MPI_Reduce_scatter_init = PMPI_Reduce_scatter_init
-int PMPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(306, a); }
-#pragma weak MPI_Reduce_scatter_init_c = PMPI_Reduce_scatter_init_c
-int PMPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(306 | LARGE, a); }
-#pragma weak MPI_Register_datarep = PMPI_Register_datarep
-int PMPI_Register_datarep(const char *datarep, MPI_Datarep_conversion_function *read_conversion_fn, MPI_Datarep_conversion_function *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { const word a[] = {(word)datarep, (word)read_conversion_fn, (word)write_conversion_fn, (word)dtype_file_extent_fn, (word)extra_state}; return enter(307, a); }
-#pragma weak MPI_Register_datarep_c = PMPI_Register_datarep_c
-int PMPI_Register_datarep_c(const char *datarep, MPI_Datarep_conversion_function_c *read_conversion_fn, MPI_Datarep_conversion_function_c *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { const word a[] = {(word)datarep, (word)read_conversion_fn, (word)write_conversion_fn, (word)dtype_file_extent_fn, (word)extra_state}; return enter(307 | LARGE, a); }
-#pragma weak MPI_Remove_error_class = PMPI_Remove_error_class
-int PMPI_Remove_error_class(int errorclass) { const word a[] = {(word)errorclass}; return enter(308, a); }
-#pragma weak MPI_Remove_error_code = PMPI_Remove_error_code
-int PMPI_Remove_error_code(int errorcode) { const word a[] = {(word)errorcode}; return enter(309, a); }
-#pragma weak MPI_Remove_error_string = PMPI_Remove_error_string
-int PMPI_Remove_error_string(int errorcode) { const word a[] = {(word)errorcode}; return enter(310, a); }
-#pragma weak MPI_Request_free = PMPI_Request_free
-int PMPI_Request_free(MPI_Request *request) { const word a[] = {(word)request}; return enter(311, a); }
-#pragma weak MPI_Request_fromint = PMPI_Request_fromint
-#pragma weak MPI_Request_get_status = PMPI_Request_get_status
-int PMPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) { const word a[] = {(word)request, (word)flag, (word)status}; return enter(313, a); }
-#pragma weak MPI_Request_get_status_all = PMPI_Request_get_status_all
-int PMPI_Request_get_status_all(int count, const MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses) { const word a[] = {(word)count, (word)array_of_requests, (word)flag, (word)array_of_statuses}; return enter(314, a); }
-#pragma weak MPI_Request_get_status_any = PMPI_Request_get_status_any
-int PMPI_Request_get_status_any(int count, const MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status) { const word a[] = {(word)count, (word)array_of_requests, (word)indx, (word)flag, (word)status}; return enter(315, a); }
-#pragma weak MPI_Request_get_status_some = PMPI_Request_get_status_some
-int PMPI_Request_get_status_some(int incount, const MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(316, a); }
-#pragma weak MPI_Request_toint = PMPI_Request_toint
-#pragma weak MPI_Rget = PMPI_Rget
-int PMPI_Rget(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(318, a); }
-#pragma weak MPI_Rget_c = PMPI_Rget_c
-int PMPI_Rget_c(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(318 | LARGE, a); }
-#pragma weak MPI_Rget_accumulate = PMPI_Rget_accumulate
-int PMPI_Rget_accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(319, a); }
-#pragma weak MPI_Rget_accumulate_c = PMPI_Rget_accumulate_c
-int PMPI_Rget_accumulate_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(319 | LARGE, a); }
-#pragma weak MPI_Rput = PMPI_Rput
-int PMPI_Rput(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(320, a); }
-#pragma weak MPI_Rput_c = PMPI_Rput_c
-int PMPI_Rput_c(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(320 | LARGE, a); }
-#pragma weak MPI_Rsend = PMPI_Rsend
-int PMPI_Rsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(321, a); }
-#pragma weak MPI_Rsend_c = PMPI_Rsend_c
-int PMPI_Rsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(321 | LARGE, a); }
-#pragma weak MPI_Rsend_init = PMPI_Rsend_init
-int PMPI_Rsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(322, a); }
-#pragma weak MPI_Rsend_init_c = PMPI_Rsend_init_c
-int PMPI_Rsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(322 | LARGE, a); }
-#pragma weak MPI_Scan = PMPI_Scan
-int PMPI_Scan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(323, a); }
-#pragma weak MPI_Scan_c = PMPI_Scan_c
-int PMPI_Scan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(323 | LARGE, a); }
-#pragma weak MPI_Scan_init = PMPI_Scan_init
-int PMPI_Scan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(324, a); }
-#pragma weak MPI_Scan_init_c = PMPI_Scan_init_c
-int PMPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(324 | LARGE, a); }
-#pragma weak MPI_Scatter = PMPI_Scatter
-int PMPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(325, a); }
-#pragma weak MPI_Scatter_c = PMPI_Scatter_c
-int PMPI_Scatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(325 | LARGE, a); }
-#pragma weak MPI_Scatter_init = PMPI_Scatter_init
-int PMPI_Scatter_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(326, a); }
-#pragma weak MPI_Scatter_init_c = PMPI_Scatter_init_c
-int PMPI_Scatter_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(326 | LARGE, a); }
-#pragma weak MPI_Scatterv = PMPI_Scatterv
-int PMPI_Scatterv(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(327, a); }
-#pragma weak MPI_Scatterv_c = PMPI_Scatterv_c
-int PMPI_Scatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(327 | LARGE, a); }
-#pragma weak MPI_Scatterv_init = PMPI_Scatterv_init
-int PMPI_Scatterv_init(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(328, a); }
-#pragma weak MPI_Scatterv_init_c = PMPI_Scatterv_init_c
-int PMPI_Scatterv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(328 | LARGE, a); }
-#pragma weak MPI_Send = PMPI_Send
-int PMPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(329, a); }
-#pragma weak MPI_Send_c = PMPI_Send_c
-int PMPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(329 | LARGE, a); }
-#pragma weak MPI_Send_init = PMPI_Send_init
-int PMPI_Send_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(330, a); }
-#pragma weak MPI_Send_init_c = PMPI_Send_init_c
-int PMPI_Send_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(330 | LARGE, a); }
-#pragma weak MPI_Sendrecv = PMPI_Sendrecv
-int PMPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(331, a); }
-#pragma weak MPI_Sendrecv_c = PMPI_Sendrecv_c
-int PMPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(331 | LARGE, a); }
-#pragma weak MPI_Sendrecv_replace = PMPI_Sendrecv_replace
-int PMPI_Sendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(332, a); }
-#pragma weak MPI_Sendrecv_replace_c = PMPI_Sendrecv_replace_c
-int PMPI_Sendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(332 | LARGE, a); }
-#pragma weak MPI_Session_attach_buffer = PMPI_Session_attach_buffer
-int PMPI_Session_attach_buffer(MPI_Session session, void *buffer, int size) { const word a[] = {(word)session, (word)buffer, (word)size}; return enter(333, a); }
-#pragma weak MPI_Session_attach_buffer_c = PMPI_Session_attach_buffer_c
-int PMPI_Session_attach_buffer_c(MPI_Session session, void *buffer, MPI_Count size) { const word a[] = {(word)session, (word)buffer, (word)size}; return enter(333 | LARGE, a); }
-#pragma weak MPI_Session_call_errhandler = PMPI_Session_call_errhandler
-int PMPI_Session_call_errhandler(MPI_Session session, int errorcode) { const word a[] = {(word)session, (word)errorcode}; return enter(334, a); }
-#pragma weak MPI_Session_create_errhandler = PMPI_Session_create_errhandler
-int PMPI_Session_create_errhandler(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)session_errhandler_fn, (word)errhandler}; return enter(335, a); }
-#pragma weak MPI_Session_detach_buffer = PMPI_Session_detach_buffer
-int PMPI_Session_detach_buffer(MPI_Session session, void *buffer_addr, int *size) { const word a[] = {(word)session, (word)buffer_addr, (word)size}; return enter(336, a); }
-#pragma weak MPI_Session_detach_buffer_c = PMPI_Session_detach_buffer_c
-int PMPI_Session_detach_buffer_c(MPI_Session session, void *buffer_addr, MPI_Count *size) { const word a[] = {(word)session, (word)buffer_addr, (word)size}; return enter(336 | LARGE, a); }
-#pragma weak MPI_Session_finalize = PMPI_Session_finalize
-int PMPI_Session_finalize(MPI_Session *session) { const word a[] = {(word)session}; return enter(337, a); }
-#pragma weak MPI_Session_flush_buffer = PMPI_Session_flush_buffer
-int PMPI_Session_flush_buffer(MPI_Session session) { const word a[] = {(word)session}; return enter(338, a); }
-#pragma weak MPI_Session_fromint = PMPI_Session_fromint
-#pragma weak MPI_Session_get_errhandler = PMPI_Session_get_errhandler
-int PMPI_Session_get_errhandler(MPI_Session session, MPI_Errhandler *errhandler) { const word a[] = {(word)session, (word)errhandler}; return enter(340, a); }
-#pragma weak MPI_Session_get_info = PMPI_Session_get_info
-int PMPI_Session_get_info(MPI_Session session, MPI_Info *info_used) { const word a[] = {(word)session, (word)info_used}; return enter(341, a); }
-#pragma weak MPI_Session_get_nth_pset = PMPI_Session_get_nth_pset
-int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name) { const word a[] = {(word)session, (word)info, (word)n, (word)pset_len, (word)pset_name}; return enter(342, a); }
-#pragma weak MPI_Session_get_num_psets = PMPI_Session_get_num_psets
-int PMPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names) { const word a[] = {(word)session, (word)info, (word)npset_names}; return enter(343, a); }
-#pragma weak MPI_Session_get_pset_info = PMPI_Session_get_pset_info
-int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info) { const word a[] = {(word)session, (word)pset_name, (word)info}; return enter(344, a); }
-#pragma weak MPI_Session_iflush_buffer = PMPI_Session_iflush_buffer
-int PMPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request) { const word a[] = {(word)session, (word)request}; return enter(345, a); }
-#pragma weak MPI_Session_init = PMPI_Session_init
-int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) { const word a[] = {(word)info, (word)errhandler, (word)session}; return enter(346, a); }
-#pragma weak MPI_Session_set_errhandler = PMPI_Session_set_errhandler
-int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler errhandler) { const word a[] = {(word)session, (word)errhandler}; return enter(347, a); }
-#pragma weak MPI_Session_toint = PMPI_Session_toint
-#pragma weak MPI_Ssend = PMPI_Ssend
-int PMPI_Ssend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(349, a); }
-#pragma weak MPI_Ssend_c = PMPI_Ssend_c
-int PMPI_Ssend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(349 | LARGE, a); }
-#pragma weak MPI_Ssend_init = PMPI_Ssend_init
-int PMPI_Ssend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(350, a); }
-#pragma weak MPI_Ssend_init_c = PMPI_Ssend_init_c
-int PMPI_Ssend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(350 | LARGE, a); }
-#pragma weak MPI_Start = PMPI_Start
-int PMPI_Start(MPI_Request *request) { const word a[] = {(word)request}; return enter(351, a); }
-#pragma weak MPI_Startall = PMPI_Startall
-int PMPI_Startall(int count, MPI_Request array_of_requests[]) { const word a[] = {(word)count, (word)array_of_requests}; return enter(352, a); }
-#pragma weak MPI_Status_get_error = PMPI_Status_get_error
-#pragma weak MPI_Status_get_source = PMPI_Status_get_source
-#pragma weak MPI_Status_get_tag = PMPI_Status_get_tag
-#pragma weak MPI_Status_set_cancelled = PMPI_Status_set_cancelled
-int PMPI_Status_set_cancelled(MPI_Status *status, int flag) { const word a[] = {(word)status, (word)flag}; return enter(356, a); }
-#pragma weak MPI_Status_set_elements = PMPI_Status_set_elements
-int PMPI_Status_set_elements(MPI_Status *status, MPI_Datatype datatype, int count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(357, a); }
-#pragma weak MPI_Status_set_elements_c = PMPI_Status_set_elements_c
-int PMPI_Status_set_elements_c(MPI_Status *status, MPI_Datatype datatype, MPI_Count count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(357 | LARGE, a); }
-#pragma weak MPI_Status_set_elements_x = PMPI_Status_set_elements_x
-int PMPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype datatype, MPI_Count count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(358, a); }
-#pragma weak MPI_Status_set_error = PMPI_Status_set_error
-#pragma weak MPI_Status_set_source = PMPI_Status_set_source
-#pragma weak MPI_Status_set_tag = PMPI_Status_set_tag
-#pragma weak MPI_T_category_changed = PMPI_T_category_changed
-#pragma weak MPI_T_category_get_categories = PMPI_T_category_get_categories
-#pragma weak MPI_T_category_get_cvars = PMPI_T_category_get_cvars
-#pragma weak MPI_T_category_get_events = PMPI_T_category_get_events
-#pragma weak MPI_T_category_get_index = PMPI_T_category_get_index
-#pragma weak MPI_T_category_get_info = PMPI_T_category_get_info
-#pragma weak MPI_T_category_get_num = PMPI_T_category_get_num
-#pragma weak MPI_T_category_get_num_events = PMPI_T_category_get_num_events
-#pragma weak MPI_T_category_get_pvars = PMPI_T_category_get_pvars
-#pragma weak MPI_T_cvar_get_index = PMPI_T_cvar_get_index
-#pragma weak MPI_T_cvar_get_info = PMPI_T_cvar_get_info
-#pragma weak MPI_T_cvar_get_num = PMPI_T_cvar_get_num
-#pragma weak MPI_T_cvar_handle_alloc = PMPI_T_cvar_handle_alloc
-#pragma weak MPI_T_cvar_handle_free = PMPI_T_cvar_handle_free
-#pragma weak MPI_T_cvar_read = PMPI_T_cvar_read
-#pragma weak MPI_T_cvar_write = PMPI_T_cvar_write
-#pragma weak MPI_T_enum_get_info = PMPI_T_enum_get_info
-#pragma weak MPI_T_enum_get_item = PMPI_T_enum_get_item
-#pragma weak MPI_T_event_callback_get_info = PMPI_T_event_callback_get_info
-#pragma weak MPI_T_event_callback_set_info = PMPI_T_event_callback_set_info
-#pragma weak MPI_T_event_copy = PMPI_T_event_copy
-#pragma weak MPI_T_event_get_index = PMPI_T_event_get_index
-#pragma weak MPI_T_event_get_info = PMPI_T_event_get_info
-#pragma weak MPI_T_event_get_num = PMPI_T_event_get_num
-#pragma weak MPI_T_event_get_source = PMPI_T_event_get_source
-#pragma weak MPI_T_event_get_timestamp = PMPI_T_event_get_timestamp
-#pragma weak MPI_T_event_handle_alloc = PMPI_T_event_handle_alloc
-#pragma weak MPI_T_event_handle_free = PMPI_T_event_handle_free
-#pragma weak MPI_T_event_handle_get_info = PMPI_T_event_handle_get_info
-#pragma weak MPI_T_event_handle_set_info = PMPI_T_event_handle_set_info
-#pragma weak MPI_T_event_read = PMPI_T_event_read
-#pragma weak MPI_T_event_register_callback = PMPI_T_event_register_callback
-#pragma weak MPI_T_event_set_dropped_handler = PMPI_T_event_set_dropped_handler
-#pragma weak MPI_T_finalize = PMPI_T_finalize
-#pragma weak MPI_T_init_thread = PMPI_T_init_thread
-#pragma weak MPI_T_pvar_get_index = PMPI_T_pvar_get_index
-#pragma weak MPI_T_pvar_get_info = PMPI_T_pvar_get_info
-#pragma weak MPI_T_pvar_get_num = PMPI_T_pvar_get_num
-#pragma weak MPI_T_pvar_handle_alloc = PMPI_T_pvar_handle_alloc
-#pragma weak MPI_T_pvar_handle_free = PMPI_T_pvar_handle_free
-#pragma weak MPI_T_pvar_read = PMPI_T_pvar_read
-#pragma weak MPI_T_pvar_readreset = PMPI_T_pvar_readreset
-#pragma weak MPI_T_pvar_reset = PMPI_T_pvar_reset
-#pragma weak MPI_T_pvar_session_create = PMPI_T_pvar_session_create
-#pragma weak MPI_T_pvar_session_free = PMPI_T_pvar_session_free
-#pragma weak MPI_T_pvar_start = PMPI_T_pvar_start
-#pragma weak MPI_T_pvar_stop = PMPI_T_pvar_stop
-#pragma weak MPI_T_pvar_write = PMPI_T_pvar_write
-#pragma weak MPI_T_source_get_info = PMPI_T_source_get_info
-#pragma weak MPI_T_source_get_num = PMPI_T_source_get_num
-#pragma weak MPI_T_source_get_timestamp = PMPI_T_source_get_timestamp
-#pragma weak MPI_Test = PMPI_Test
-int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status) { const word a[] = {(word)request, (word)flag, (word)status}; return enter(413, a); }
-#pragma weak MPI_Test_cancelled = PMPI_Test_cancelled
-int PMPI_Test_cancelled(const MPI_Status *status, int *flag) { const word a[] = {(word)status, (word)flag}; return enter(414, a); }
-#pragma weak MPI_Testall = PMPI_Testall
-int PMPI_Testall(int count, MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses) { const word a[] = {(word)count, (word)array_of_requests, (word)flag, (word)array_of_statuses}; return enter(415, a); }
-#pragma weak MPI_Testany = PMPI_Testany
-int PMPI_Testany(int count, MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status) { const word a[] = {(word)count, (word)array_of_requests, (word)indx, (word)flag, (word)status}; return enter(416, a); }
-#pragma weak MPI_Testsome = PMPI_Testsome
-int PMPI_Testsome(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(417, a); }
-#pragma weak MPI_Topo_test = PMPI_Topo_test
-int PMPI_Topo_test(MPI_Comm comm, int *status) { const word a[] = {(word)comm, (word)status}; return enter(418, a); }
-#pragma weak MPI_Type_commit = PMPI_Type_commit
-int PMPI_Type_commit(MPI_Datatype *datatype) { const word a[] = {(word)datatype}; return enter(419, a); }
-#pragma weak MPI_Type_contiguous = PMPI_Type_contiguous
-int PMPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)oldtype, (word)newtype}; return enter(420, a); }
-#pragma weak MPI_Type_contiguous_c = PMPI_Type_contiguous_c
-int PMPI_Type_contiguous_c(MPI_Count count, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)oldtype, (word)newtype}; return enter(420 | LARGE, a); }
-#pragma weak MPI_Type_create_darray = PMPI_Type_create_darray
-int PMPI_Type_create_darray(int size, int rank, int ndims, const int array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)size, (word)rank, (word)ndims, (word)array_of_gsizes, (word)array_of_distribs, (word)array_of_dargs, (word)array_of_psizes, (word)order, (word)oldtype, (word)newtype}; return enter(421, a); }
-#pragma weak MPI_Type_create_darray_c = PMPI_Type_create_darray_c
-int PMPI_Type_create_darray_c(int size, int rank, int ndims, const MPI_Count array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)size, (word)rank, (word)ndims, (word)array_of_gsizes, (word)array_of_distribs, (word)array_of_dargs, (word)array_of_psizes, (word)order, (word)oldtype, (word)newtype}; return enter(421 | LARGE, a); }
-#pragma weak MPI_Type_create_f90_complex = PMPI_Type_create_f90_complex
-int PMPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) { const word a[] = {(word)p, (word)r, (word)newtype}; return enter(422, a); }
-#pragma weak MPI_Type_create_f90_integer = PMPI_Type_create_f90_integer
-int PMPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) { const word a[] = {(word)r, (word)newtype}; return enter(423, a); }
-#pragma weak MPI_Type_create_f90_real = PMPI_Type_create_f90_real
-int PMPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) { const word a[] = {(word)p, (word)r, (word)newtype}; return enter(424, a); }
-#pragma weak MPI_Type_create_hindexed = PMPI_Type_create_hindexed
-int PMPI_Type_create_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(425, a); }
-#pragma weak MPI_Type_create_hindexed_c = PMPI_Type_create_hindexed_c
-int PMPI_Type_create_hindexed_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(425 | LARGE, a); }
-#pragma weak MPI_Type_create_hindexed_block = PMPI_Type_create_hindexed_block
-int PMPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(426, a); }
-#pragma weak MPI_Type_create_hindexed_block_c = PMPI_Type_create_hindexed_block_c
-int PMPI_Type_create_hindexed_block_c(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(426 | LARGE, a); }
-#pragma weak MPI_Type_create_hvector = PMPI_Type_create_hvector
-int PMPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(427, a); }
-#pragma weak MPI_Type_create_hvector_c = PMPI_Type_create_hvector_c
-int PMPI_Type_create_hvector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(427 | LARGE, a); }
-#pragma weak MPI_Type_create_indexed_block = PMPI_Type_create_indexed_block
-int PMPI_Type_create_indexed_block(int count, int blocklength, const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(428, a); }
-#pragma weak MPI_Type_create_indexed_block_c = PMPI_Type_create_indexed_block_c
-int PMPI_Type_create_indexed_block_c(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(428 | LARGE, a); }
-#pragma weak MPI_Type_create_keyval = PMPI_Type_create_keyval
-int PMPI_Type_create_keyval(MPI_Type_copy_attr_function *type_copy_attr_fn, MPI_Type_delete_attr_function *type_delete_attr_fn, int *type_keyval, void *extra_state) { const word a[] = {(word)type_copy_attr_fn, (word)type_delete_attr_fn, (word)type_keyval, (word)extra_state}; return enter(429, a); }
-#pragma weak MPI_Type_create_resized = PMPI_Type_create_resized
-int PMPI_Type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype *newtype) { const word a[] = {(word)oldtype, (word)lb, (word)extent, (word)newtype}; return enter(430, a); }
-#pragma weak MPI_Type_create_resized_c = PMPI_Type_create_resized_c
-int PMPI_Type_create_resized_c(MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype *newtype) { const word a[] = {(word)oldtype, (word)lb, (word)extent, (word)newtype}; return enter(430 | LARGE, a); }
-#pragma weak MPI_Type_create_struct = PMPI_Type_create_struct
-int PMPI_Type_create_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)array_of_types, (word)newtype}; return enter(431, a); }
-#pragma weak MPI_Type_create_struct_c = PMPI_Type_create_struct_c
-int PMPI_Type_create_struct_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)array_of_types, (word)newtype}; return enter(431 | LARGE, a); }
-#pragma weak MPI_Type_create_subarray = PMPI_Type_create_subarray
-int PMPI_Type_create_subarray(int ndims, const int array_of_sizes[], const int array_of_subsizes[], const int array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)ndims, (word)array_of_sizes, (word)array_of_subsizes, (word)array_of_starts, (word)order, (word)oldtype, (word)newtype}; return enter(432, a); }
-#pragma weak MPI_Type_create_subarray_c = PMPI_Type_create_subarray_c
-int PMPI_Type_create_subarray_c(int ndims, const MPI_Count array_of_sizes[], const MPI_Count array_of_subsizes[], const MPI_Count array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)ndims, (word)array_of_sizes, (word)array_of_subsizes, (word)array_of_starts, (word)order, (word)oldtype, (word)newtype}; return enter(432 | LARGE, a); }
-#pragma weak MPI_Type_delete_attr = PMPI_Type_delete_attr
-int PMPI_Type_delete_attr(MPI_Datatype datatype, int type_keyval) { const word a[] = {(word)datatype, (word)type_keyval}; return enter(433, a); }
-#pragma weak MPI_Type_dup = PMPI_Type_dup
-int PMPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)oldtype, (word)newtype}; return enter(434, a); }
-#pragma weak MPI_Type_free = PMPI_Type_free
-int PMPI_Type_free(MPI_Datatype *datatype) { const word a[] = {(word)datatype}; return enter(435, a); }
-#pragma weak MPI_Type_free_keyval = PMPI_Type_free_keyval
-int PMPI_Type_free_keyval(int *type_keyval) { const word a[] = {(word)type_keyval}; return enter(436, a); }
-#pragma weak MPI_Type_fromint = PMPI_Type_fromint
-#pragma weak MPI_Type_get_attr = PMPI_Type_get_attr
-int PMPI_Type_get_attr(MPI_Datatype datatype, int type_keyval, void *attribute_val, int *flag) { const word a[] = {(word)datatype, (word)type_keyval, (word)attribute_val, (word)flag}; return enter(438, a); }
-#pragma weak MPI_Type_get_contents = PMPI_Type_get_contents
-int PMPI_Type_get_contents(MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[]) { const word a[] = {(word)datatype, (word)max_integers, (word)max_addresses, (word)max_datatypes, (word)array_of_integers, (word)array_of_addresses, (word)array_of_datatypes}; return enter(439, a); }
-#pragma weak MPI_Type_get_contents_c = PMPI_Type_get_contents_c
-int PMPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[], MPI_Datatype array_of_datatypes[]) { const word a[] = {(word)datatype, (word)max_integers, (word)max_addresses, (word)max_large_counts, (word)max_datatypes, (word)array_of_integers, (word)array_of_addresses, (word)array_of_large_counts, (word)array_of_datatypes}; return enter(440, a); }
-#pragma weak MPI_Type_get_envelope = PMPI_Type_get_envelope
-int PMPI_Type_get_envelope(MPI_Datatype datatype, int *num_integers, int *num_addresses, int *num_datatypes, int *combiner) { const word a[] = {(word)datatype, (word)num_integers, (word)num_addresses, (word)num_datatypes, (word)combiner}; return enter(441, a); }
-#pragma weak MPI_Type_get_envelope_c = PMPI_Type_get_envelope_c
-int PMPI_Type_get_envelope_c(MPI_Datatype datatype, MPI_Count *num_integers, MPI_Count *num_addresses, MPI_Count *num_large_counts, MPI_Count *num_datatypes, int *combiner) { const word a[] = {(word)datatype, (word)num_integers, (word)num_addresses, (word)num_large_counts, (word)num_datatypes, (word)combiner}; return enter(442, a); }
-#pragma weak MPI_Type_get_extent = PMPI_Type_get_extent
-int PMPI_Type_get_extent(MPI_Datatype datatype, MPI_Aint *lb, MPI_Aint *extent) { const word a[] = {(word)datatype, (word)lb, (word)extent}; return enter(443, a); }
-#pragma weak MPI_Type_get_extent_c = PMPI_Type_get_extent_c
-int PMPI_Type_get_extent_c(MPI_Datatype datatype, MPI_Count *lb, MPI_Count *extent) { const word a[] = {(word)datatype, (word)lb, (word)extent}; return enter(443 | LARGE, a); }
-#pragma weak MPI_Type_get_extent_x = PMPI_Type_get_extent_x
-int PMPI_Type_get_extent_x(MPI_Datatype datatype, MPI_Count *lb, MPI_Count *extent) { const word a[] = {(word)datatype, (word)lb, (word)extent}; return enter(444, a); }
-#pragma weak MPI_Type_get_name = PMPI_Type_get_name
-int PMPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *resultlen) { const word a[] = {(word)datatype, (word)type_name, (word)resultlen}; return enter(445, a); }
-#pragma weak MPI_Type_get_true_extent = PMPI_Type_get_true_extent
-int PMPI_Type_get_true_extent(MPI_Datatype datatype, MPI_Aint *true_lb, MPI_Aint *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(446, a); }
-#pragma weak MPI_Type_get_true_extent_c = PMPI_Type_get_true_extent_c
-int PMPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(446 | LARGE, a); }
-#pragma weak MPI_Type_get_true_extent_x = PMPI_Type_get_true_extent_x
-int PMPI_Type_get_true_extent_x(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(447, a); }
-#pragma weak MPI_Type_get_value_index = PMPI_Type_get_value_index
-int PMPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type) { const word a[] = {(word)value_type, (word)index_type, (word)pair_type}; return enter(448, a); }
-#pragma weak MPI_Type_indexed = PMPI_Type_indexed
-int PMPI_Type_indexed(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(449, a); }
-#pragma weak MPI_Type_indexed_c = PMPI_Type_indexed_c
-int PMPI_Type_indexed_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(449 | LARGE, a); }
-#pragma weak MPI_Type_match_size = PMPI_Type_match_size
-int PMPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype) { const word a[] = {(word)typeclass, (word)size, (word)datatype}; return enter(450, a); }
-#pragma weak MPI_Type_set_attr = PMPI_Type_set_attr
-int PMPI_Type_set_attr(MPI_Datatype datatype, int type_keyval, void *attribute_val) { const word a[] = {(word)datatype, (word)type_keyval, (word)attribute_val}; return enter(451, a); }
-#pragma weak MPI_Type_set_name = PMPI_Type_set_name
-int PMPI_Type_set_name(MPI_Datatype datatype, const char *type_name) { const word a[] = {(word)datatype, (word)type_name}; return enter(452, a); }
-#pragma weak MPI_Type_size = PMPI_Type_size
-int PMPI_Type_size(MPI_Datatype datatype, int *size) { const word a[] = {(word)datatype, (word)size}; return enter(453, a); }
-#pragma weak MPI_Type_size_c = PMPI_Type_size_c
-int PMPI_Type_size_c(MPI_Datatype datatype, MPI_Count *size) { const word a[] = {(word)datatype, (word)size}; return enter(453 | LARGE, a); }
-#pragma weak MPI_Type_size_x = PMPI_Type_size_x
-int PMPI_Type_size_x(MPI_Datatype datatype, MPI_Count *size) { const word a[] = {(word)datatype, (word)size}; return enter(454, a); }
-#pragma weak MPI_Type_toint = PMPI_Type_toint
-#pragma weak MPI_Type_vector = PMPI_Type_vector
-int PMPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(456, a); }
-#pragma weak MPI_Type_vector_c = PMPI_Type_vector_c
-int PMPI_Type_vector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(456 | LARGE, a); }
-#pragma weak MPI_Unpack = PMPI_Unpack
-int PMPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int outcount, MPI_Datatype datatype, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype, (word)comm}; return enter(457, a); }
-#pragma weak MPI_Unpack_c = PMPI_Unpack_c
-int PMPI_Unpack_c(const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype, (word)comm}; return enter(457 | LARGE, a); }
-#pragma weak MPI_Unpack_external = PMPI_Unpack_external
-int PMPI_Unpack_external(const char *datarep, const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype datatype) { const word a[] = {(word)datarep, (word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype}; return enter(458, a); }
-#pragma weak MPI_Unpack_external_c = PMPI_Unpack_external_c
-int PMPI_Unpack_external_c(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype) { const word a[] = {(word)datarep, (word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype}; return enter(458 | LARGE, a); }
-#pragma weak MPI_Unpublish_name = PMPI_Unpublish_name
-int PMPI_Unpublish_name(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Unpublish_name"); }
-#pragma weak MPI_Wait = PMPI_Wait
-int PMPI_Wait(MPI_Request *request, MPI_Status *status) { const word a[] = {(word)request, (word)status}; return enter(460, a); }
-#pragma weak MPI_Waitall = PMPI_Waitall
-int PMPI_Waitall(int count, MPI_Request array_of_requests[], MPI_Status *array_of_statuses) { const word a[] = {(word)count, (word)array_of_requests, (word)array_of_statuses}; return enter(461, a); }
-#pragma weak MPI_Waitany = PMPI_Waitany
-int PMPI_Waitany(int count, MPI_Request array_of_requests[], int *indx, MPI_Status *status) { const word a[] = {(word)count, (word)array_of_requests, (word)indx, (word)status}; return enter(462, a); }
-#pragma weak MPI_Waitsome = PMPI_Waitsome
-int PMPI_Waitsome(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(463, a); }
-#pragma weak MPI_Win_allocate = PMPI_Win_allocate
-int PMPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(464, a); }
-#pragma weak MPI_Win_allocate_c = PMPI_Win_allocate_c
-int PMPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(464 | LARGE, a); }
-#pragma weak MPI_Win_allocate_shared = PMPI_Win_allocate_shared
-int PMPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(465, a); }
-#pragma weak MPI_Win_allocate_shared_c = PMPI_Win_allocate_shared_c
-int PMPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(465 | LARGE, a); }
-#pragma weak MPI_Win_attach = PMPI_Win_attach
-int PMPI_Win_attach(MPI_Win win, void *base, MPI_Aint size) { const word a[] = {(word)win, (word)base, (word)size}; return enter(466, a); }
-#pragma weak MPI_Win_call_errhandler = PMPI_Win_call_errhandler
-int PMPI_Win_call_errhandler(MPI_Win win, int errorcode) { const word a[] = {(word)win, (word)errorcode}; return enter(467, a); }
-#pragma weak MPI_Win_complete = PMPI_Win_complete
-int PMPI_Win_complete(MPI_Win win) { const word a[] = {(word)win}; return enter(468, a); }
-#pragma weak MPI_Win_create = PMPI_Win_create
-int PMPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)base, (word)size, (word)disp_unit, (word)info, (word)comm, (word)win}; return enter(469, a); }
-#pragma weak MPI_Win_create_c = PMPI_Win_create_c
-int PMPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)base, (word)size, (word)disp_unit, (word)info, (word)comm, (word)win}; return enter(469 | LARGE, a); }
-#pragma weak MPI_Win_create_dynamic = PMPI_Win_create_dynamic
-int PMPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)info, (word)comm, (word)win}; return enter(470, a); }
-#pragma weak MPI_Win_create_errhandler = PMPI_Win_create_errhandler
-int PMPI_Win_create_errhandler(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)win_errhandler_fn, (word)errhandler}; return enter(471, a); }
-#pragma weak MPI_Win_create_keyval = PMPI_Win_create_keyval
-int PMPI_Win_create_keyval(MPI_Win_copy_attr_function *win_copy_attr_fn, MPI_Win_delete_attr_function *win_delete_attr_fn, int *win_keyval, void *extra_state) { const word a[] = {(word)win_copy_attr_fn, (word)win_delete_attr_fn, (word)win_keyval, (word)extra_state}; return enter(472, a); }
-#pragma weak MPI_Win_delete_attr = PMPI_Win_delete_attr
-int PMPI_Win_delete_attr(MPI_Win win, int win_keyval) { const word a[] = {(word)win, (word)win_keyval}; return enter(473, a); }
-#pragma weak MPI_Win_detach = PMPI_Win_detach
-int PMPI_Win_detach(MPI_Win win, const void *base) { const word a[] = {(word)win, (word)base}; return enter(474, a); }
-#pragma weak MPI_Win_fence = PMPI_Win_fence
-int PMPI_Win_fence(int assert, MPI_Win win) { const word a[] = {(word)assert, (word)win}; return enter(475, a); }
-#pragma weak MPI_Win_flush = PMPI_Win_flush
-int PMPI_Win_flush(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(476, a); }
-#pragma weak MPI_Win_flush_all = PMPI_Win_flush_all
-int PMPI_Win_flush_all(MPI_Win win) { const word a[] = {(word)win}; return enter(477, a); }
-#pragma weak MPI_Win_flush_local = PMPI_Win_flush_local
-int PMPI_Win_flush_local(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(478, a); }
-#pragma weak MPI_Win_flush_local_all = PMPI_Win_flush_local_all
-int PMPI_Win_flush_local_all(MPI_Win win) { const word a[] = {(word)win}; return enter(479, a); }
-#pragma weak MPI_Win_free = PMPI_Win_free
-int PMPI_Win_free(MPI_Win *win) { const word a[] = {(word)win}; return enter(480, a); }
-#pragma weak MPI_Win_free_keyval = PMPI_Win_free_keyval
-int PMPI_Win_free_keyval(int *win_keyval) { const word a[] = {(word)win_keyval}; return enter(481, a); }
-#pragma weak MPI_Win_fromint = PMPI_Win_fromint
-#pragma weak MPI_Win_get_attr = PMPI_Win_get_attr
-int PMPI_Win_get_attr(MPI_Win win, int win_keyval, void *attribute_val, int *flag) { const word a[] = {(word)win, (word)win_keyval, (word)attribute_val, (word)flag}; return enter(483, a); }
-#pragma weak MPI_Win_get_errhandler = PMPI_Win_get_errhandler
-int PMPI_Win_get_errhandler(MPI_Win win, MPI_Errhandler *errhandler) { const word a[] = {(word)win, (word)errhandler}; return enter(484, a); }
-#pragma weak MPI_Win_get_group = PMPI_Win_get_group
-int PMPI_Win_get_group(MPI_Win win, MPI_Group *group) { const word a[] = {(word)win, (word)group}; return enter(485, a); }
-#pragma weak MPI_Win_get_info = PMPI_Win_get_info
-int PMPI_Win_get_info(MPI_Win win, MPI_Info *info_used) { const word a[] = {(word)win, (word)info_used}; return enter(486, a); }
-#pragma weak MPI_Win_get_name = PMPI_Win_get_name
-int PMPI_Win_get_name(MPI_Win win, char *win_name, int *resultlen) { const word a[] = {(word)win, (word)win_name, (word)resultlen}; return enter(487, a); }
-#pragma weak MPI_Win_lock = PMPI_Win_lock
-int PMPI_Win_lock(int lock_type, int rank, int assert, MPI_Win win) { const word a[] = {(word)lock_type, (word)rank, (word)assert, (word)win}; return enter(488, a); }
-#pragma weak MPI_Win_lock_all = PMPI_Win_lock_all
-int PMPI_Win_lock_all(int assert, MPI_Win win) { const word a[] = {(word)assert, (word)win}; return enter(489, a); }
-#pragma weak MPI_Win_post = PMPI_Win_post
-int PMPI_Win_post(MPI_Group group, int assert, MPI_Win win) { const word a[] = {(word)group, (word)assert, (word)win}; return enter(490, a); }
-#pragma weak MPI_Win_set_attr = PMPI_Win_set_attr
-int PMPI_Win_set_attr(MPI_Win win, int win_keyval, void *attribute_val) { const word a[] = {(word)win, (word)win_keyval, (word)attribute_val}; return enter(491, a); }
-#pragma weak MPI_Win_set_errhandler = PMPI_Win_set_errhandler
-int PMPI_Win_set_errhandler(MPI_Win win, MPI_Errhandler errhandler) { const word a[] = {(word)win, (word)errhandler}; return enter(492, a); }
-#pragma weak MPI_Win_set_info = PMPI_Win_set_info
-int PMPI_Win_set_info(MPI_Win win, MPI_Info info) { const word a[] = {(word)win, (word)info}; return enter(493, a); }
-#pragma weak MPI_Win_set_name = PMPI_Win_set_name
-int PMPI_Win_set_name(MPI_Win win, const char *win_name) { const word a[] = {(word)win, (word)win_name}; return enter(494, a); }
-#pragma weak MPI_Win_shared_query = PMPI_Win_shared_query
-int PMPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint *size, int *disp_unit, void *baseptr) { const word a[] = {(word)win, (word)rank, (word)size, (word)disp_unit, (word)baseptr}; return enter(495, a); }
-#pragma weak MPI_Win_shared_query_c = PMPI_Win_shared_query_c
-int PMPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint *size, MPI_Aint *disp_unit, void *baseptr) { const word a[] = {(word)win, (word)rank, (word)size, (word)disp_unit, (word)baseptr}; return enter(495 | LARGE, a); }
-#pragma weak MPI_Win_start = PMPI_Win_start
-int PMPI_Win_start(MPI_Group group, int assert, MPI_Win win) { const word a[] = {(word)group, (word)assert, (word)win}; return enter(496, a); }
-#pragma weak MPI_Win_sync = PMPI_Win_sync
-int PMPI_Win_sync(MPI_Win win) { const word a[] = {(word)win}; return enter(497, a); }
-#pragma weak MPI_Win_test = PMPI_Win_test
-int PMPI_Win_test(MPI_Win win, int *flag) { const word a[] = {(word)win, (word)flag}; return enter(498, a); }
-#pragma weak MPI_Win_toint = PMPI_Win_toint
-#pragma weak MPI_Win_unlock = PMPI_Win_unlock
-int PMPI_Win_unlock(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(500, a); }
-#pragma weak MPI_Win_unlock_all = PMPI_Win_unlock_all
-int PMPI_Win_unlock_all(MPI_Win win) { const word a[] = {(word)win}; return enter(501, a); }
-#pragma weak MPI_Win_wait = PMPI_Win_wait
-int PMPI_Win_wait(MPI_Win win) { const word a[] = {(word)win}; return enter(502, a); }
-#pragma weak MPI_Wtick = PMPI_Wtick
-#pragma weak MPI_Wtime = PMPI_Wtime
+WEAK(Abi_get_fortran_booleans)
+int PMPI(Abi_get_fortran_booleans)(int logical_size, void *logical_true, void *logical_false, int *is_set) { const word a[] = {(word)logical_size, (word)logical_true, (word)logical_false, (word)is_set}; return enter(0, a); }
+WEAK(Abi_get_fortran_info)
+int PMPI(Abi_get_fortran_info)(MPI_Info *info) { const word a[] = {(word)info}; return enter(1, a); }
+WEAK(Abi_get_info)
+int PMPI(Abi_get_info)(MPI_Info *info) { const word a[] = {(word)info}; return enter(2, a); }
+WEAK(Abi_get_version)
+WEAK(Abi_set_fortran_booleans)
+int PMPI(Abi_set_fortran_booleans)(int logical_size, void *logical_true, void *logical_false) { const word a[] = {(word)logical_size, (word)logical_true, (word)logical_false}; return enter(4, a); }
+WEAK(Abi_set_fortran_info)
+int PMPI(Abi_set_fortran_info)(MPI_Info info) { const word a[] = {(word)info}; return enter(5, a); }
+WEAK(Abort)
+int PMPI(Abort)(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(6, a); }
+WEAK(Accumulate)
+int PMPI(Accumulate)(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(7, a); }
+WEAK(Accumulate_c)
+int PMPI(Accumulate_c)(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(7 | LARGE, a); }
+WEAK(Add_error_class)
+int PMPI(Add_error_class)(int *errorclass) { const word a[] = {(word)errorclass}; return enter(8, a); }
+WEAK(Add_error_code)
+int PMPI(Add_error_code)(int errorclass, int *errorcode) { const word a[] = {(word)errorclass, (word)errorcode}; return enter(9, a); }
+WEAK(Add_error_string)
+int PMPI(Add_error_string)(int errorcode, const char *string) { const word a[] = {(word)errorcode, (word)string}; return enter(10, a); }
+WEAK(Aint_add)
+WEAK(Aint_diff)
+WEAK(Allgather)
+int PMPI(Allgather)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(13, a); }
+WEAK(Allgather_c)
+int PMPI(Allgather_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(13 | LARGE, a); }
+WEAK(Allgather_init)
+int PMPI(Allgather_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(14, a); }
+WEAK(Allgather_init_c)
+int PMPI(Allgather_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(14 | LARGE, a); }
+WEAK(Allgatherv)
+int PMPI(Allgatherv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(15, a); }
+WEAK(Allgatherv_c)
+int PMPI(Allgatherv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(15 | LARGE, a); }
+WEAK(Allgatherv_init)
+int PMPI(Allgatherv_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(16, a); }
+WEAK(Allgatherv_init_c)
+int PMPI(Allgatherv_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(16 | LARGE, a); }
+WEAK(Alloc_mem)
+int PMPI(Alloc_mem)(MPI_Aint size, MPI_Info info, void *baseptr) { if (quick_Alloc_mem(size, info, baseptr)) return MPI_SUCCESS; const word a[] = {(word)size, (word)info, (word)baseptr}; return enter(17, a); }
+WEAK(Allreduce)
+int PMPI(Allreduce)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(18, a); }
+WEAK(Allreduce_c)
+int PMPI(Allreduce_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(18 | LARGE, a); }
+WEAK(Allreduce_init)
+int PMPI(Allreduce_init)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(19, a); }
+WEAK(Allreduce_init_c)
+int PMPI(Allreduce_init_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(19 | LARGE, a); }
+WEAK(Alltoall)
+int PMPI(Alltoall)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(20, a); }
+WEAK(Alltoall_c)
+int PMPI(Alltoall_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(20 | LARGE, a); }
+WEAK(Alltoall_init)
+int PMPI(Alltoall_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(21, a); }
+WEAK(Alltoall_init_c)
+int PMPI(Alltoall_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(21 | LARGE, a); }
+WEAK(Alltoallv)
+int PMPI(Alltoallv)(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(22, a); }
+WEAK(Alltoallv_c)
+int PMPI(Alltoallv_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(22 | LARGE, a); }
+WEAK(Alltoallv_init)
+int PMPI(Alltoallv_init)(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(23, a); }
+WEAK(Alltoallv_init_c)
+int PMPI(Alltoallv_init_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(23 | LARGE, a); }
+WEAK(Alltoallw)
+int PMPI(Alltoallw)(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(24, a); }
+WEAK(Alltoallw_c)
+int PMPI(Alltoallw_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(24 | LARGE, a); }
+WEAK(Alltoallw_init)
+int PMPI(Alltoallw_init)(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(25, a); }
+WEAK(Alltoallw_init_c)
+int PMPI(Alltoallw_init_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(25 | LARGE, a); }
+WEAK(Attr_delete)
+int PMPI(Attr_delete)(MPI_Comm comm, int keyval) { const word a[] = {(word)comm, (word)keyval}; return enter(26, a); }
+WEAK(Attr_get)
+int PMPI(Attr_get)(MPI_Comm comm, int keyval, void *attribute_val, int *flag) { const word a[] = {(word)comm, (word)keyval, (word)attribute_val, (word)flag}; return enter(27, a); }
+WEAK(Attr_put)
+int PMPI(Attr_put)(MPI_Comm comm, int keyval, void *attribute_val) { const word a[] = {(word)comm, (word)keyval, (word)attribute_val}; return enter(28, a); }
+WEAK(Barrier)
+int PMPI(Barrier)(MPI_Comm comm) { const word a[] = {(word)comm}; return enter(29, a); }
+WEAK(Barrier_init)
+int PMPI(Barrier_init)(MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)comm, (word)info, (word)request}; return enter(30, a); }
+WEAK(Bcast)
+int PMPI(Bcast)(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm}; return enter(31, a); }
+WEAK(Bcast_c)
+int PMPI(Bcast_c)(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm}; return enter(31 | LARGE, a); }
+WEAK(Bcast_init)
+int PMPI(Bcast_init)(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)info, (word)request}; return enter(32, a); }
+WEAK(Bcast_init_c)
+int PMPI(Bcast_init_c)(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)info, (word)request}; return enter(32 | LARGE, a); }
+WEAK(Bsend)
+int PMPI(Bsend)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(33, a); }
+WEAK(Bsend_c)
+int PMPI(Bsend_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(33 | LARGE, a); }
+WEAK(Bsend_init)
+int PMPI(Bsend_init)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(34, a); }
+WEAK(Bsend_init_c)
+int PMPI(Bsend_init_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(34 | LARGE, a); }
+WEAK(Buffer_attach)
+int PMPI(Buffer_attach)(void *buffer, int size) { const word a[] = {(word)buffer, (word)size}; return enter(35, a); }
+WEAK(Buffer_attach_c)
+int PMPI(Buffer_attach_c)(void *buffer, MPI_Count size) { const word a[] = {(word)buffer, (word)size}; return enter(35 | LARGE, a); }
+WEAK(Buffer_detach)
+int PMPI(Buffer_detach)(void *buffer_addr, int *size) { const word a[] = {(word)buffer_addr, (word)size}; return enter(36, a); }
+WEAK(Buffer_detach_c)
+int PMPI(Buffer_detach_c)(void *buffer_addr, MPI_Count *size) { const word a[] = {(word)buffer_addr, (word)size}; return enter(36 | LARGE, a); }
+WEAK(Buffer_flush)
+int PMPI(Buffer_flush)(void) { const word a[] = {0}; return enter(37, a); }
+WEAK(Buffer_iflush)
+int PMPI(Buffer_iflush)(MPI_Request *request) { const word a[] = {(word)request}; return enter(38, a); }
+WEAK(Cancel)
+int PMPI(Cancel)(MPI_Request *request) { const word a[] = {(word)request}; return enter(39, a); }
+WEAK(Cart_coords)
+int PMPI(Cart_coords)(MPI_Comm comm, int rank, int maxdims, int coords[]) { const word a[] = {(word)comm, (word)rank, (word)maxdims, (word)coords}; return enter(40, a); }
+WEAK(Cart_create)
+int PMPI(Cart_create)(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart) { const word a[] = {(word)comm_old, (word)ndims, (word)dims, (word)periods, (word)reorder, (word)comm_cart}; return enter(41, a); }
+WEAK(Cart_get)
+int PMPI(Cart_get)(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]) { const word a[] = {(word)comm, (word)maxdims, (word)dims, (word)periods, (word)coords}; return enter(42, a); }
+WEAK(Cart_map)
+int PMPI(Cart_map)(MPI_Comm comm, int ndims, const int dims[], const int periods[], int *newrank) { const word a[] = {(word)comm, (word)ndims, (word)dims, (word)periods, (word)newrank}; return enter(43, a); }
+WEAK(Cart_rank)
+int PMPI(Cart_rank)(MPI_Comm comm, const int coords[], int *rank) { const word a[] = {(word)comm, (word)coords, (word)rank}; return enter(44, a); }
+WEAK(Cart_shift)
+int PMPI(Cart_shift)(MPI_Comm comm, int direction, int disp, int *rank_source, int *rank_dest) { const word a[] = {(word)comm, (word)direction, (word)disp, (word)rank_source, (word)rank_dest}; return enter(45, a); }
+WEAK(Cart_sub)
+int PMPI(Cart_sub)(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)remain_dims, (word)newcomm}; return enter(46, a); }
+WEAK(Cartdim_get)
+int PMPI(Cartdim_get)(MPI_Comm comm, int *ndims) { const word a[] = {(word)comm, (word)ndims}; return enter(47, a); }
+WEAK(Close_port)
+int PMPI(Close_port)(const char *port_name) { (void)port_name; return missing("MPI_Close_port"); }
+WEAK(Comm_accept)
+int PMPI(Comm_accept)(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; return missing("MPI_Comm_accept"); }
+WEAK(Comm_attach_buffer)
+int PMPI(Comm_attach_buffer)(MPI_Comm comm, void *buffer, int size) { const word a[] = {(word)comm, (word)buffer, (word)size}; return enter(50, a); }
+WEAK(Comm_attach_buffer_c)
+int PMPI(Comm_attach_buffer_c)(MPI_Comm comm, void *buffer, MPI_Count size) { const word a[] = {(word)comm, (word)buffer, (word)size}; return enter(50 | LARGE, a); }
+WEAK(Comm_call_errhandler)
+int PMPI(Comm_call_errhandler)(MPI_Comm comm, int errorcode) { const word a[] = {(word)comm, (word)errorcode}; return enter(51, a); }
+WEAK(Comm_compare)
+int PMPI(Comm_compare)(MPI_Comm comm1, MPI_Comm comm2, int *result) { const word a[] = {(word)comm1, (word)comm2, (word)result}; return enter(52, a); }
+WEAK(Comm_connect)
+int PMPI(Comm_connect)(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm) { (void)port_name; (void)info; (void)root; (void)comm; (void)newcomm; return missing("MPI_Comm_connect"); }
+WEAK(Comm_create)
+int PMPI(Comm_create)(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)group, (word)newcomm}; return enter(54, a); }
+WEAK(Comm_create_errhandler)
+int PMPI(Comm_create_errhandler)(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)comm_errhandler_fn, (word)errhandler}; return enter(55, a); }
+WEAK(Comm_create_from_group)
+int PMPI(Comm_create_from_group)(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) { const word a[] = {(word)group, (word)stringtag, (word)info, (word)errhandler, (word)newcomm}; return enter(56, a); }
+WEAK(Comm_create_group)
+int PMPI(Comm_create_group)(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)group, (word)tag, (word)newcomm}; return enter(57, a); }
+WEAK(Comm_create_keyval)
+int PMPI(Comm_create_keyval)(MPI_Comm_copy_attr_function *comm_copy_attr_fn, MPI_Comm_delete_attr_function *comm_delete_attr_fn, int *comm_keyval, void *extra_state) { const word a[] = {(word)comm_copy_attr_fn, (word)comm_delete_attr_fn, (word)comm_keyval, (word)extra_state}; return enter(58, a); }
+WEAK(Comm_delete_attr)
+int PMPI(Comm_delete_attr)(MPI_Comm comm, int comm_keyval) { const word a[] = {(word)comm, (word)comm_keyval}; return enter(59, a); }
+WEAK(Comm_detach_buffer)
+int PMPI(Comm_detach_buffer)(MPI_Comm comm, void *buffer_addr, int *size) { const word a[] = {(word)comm, (word)buffer_addr, (word)size}; return enter(60, a); }
+WEAK(Comm_detach_buffer_c)
+int PMPI(Comm_detach_buffer_c)(MPI_Comm comm, void *buffer_addr, MPI_Count *size) { const word a[] = {(word)comm, (word)buffer_addr, (word)size}; return enter(60 | LARGE, a); }
+WEAK(Comm_disconnect)
+int PMPI(Comm_disconnect)(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(61, a); }
+WEAK(Comm_dup)
+int PMPI(Comm_dup)(MPI_Comm comm, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)newcomm}; return enter(62, a); }
+WEAK(Comm_dup_with_info)
+int PMPI(Comm_dup_with_info)(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)info, (word)newcomm}; return enter(63, a); }
+WEAK(Comm_flush_buffer)
+int PMPI(Comm_flush_buffer)(MPI_Comm comm) { const word a[] = {(word)comm}; return enter(64, a); }
+WEAK(Comm_free)
+int PMPI(Comm_free)(MPI_Comm *comm) { const word a[] = {(word)comm}; return enter(65, a); }
+WEAK(Comm_free_keyval)
+int PMPI(Comm_free_keyval)(int *comm_keyval) { const word a[] = {(word)comm_keyval}; return enter(66, a); }
+WEAK(Comm_fromint)
+WEAK(Comm_get_attr)
+int PMPI(Comm_get_attr)(MPI_Comm comm, int comm_keyval, void *attribute_val, int *flag) { const word a[] = {(word)comm, (word)comm_keyval, (word)attribute_val, (word)flag}; return enter(68, a); }
+WEAK(Comm_get_errhandler)
+int PMPI(Comm_get_errhandler)(MPI_Comm comm, MPI_Errhandler *errhandler) { const word a[] = {(word)comm, (word)errhandler}; return enter(69, a); }
+WEAK(Comm_get_info)
+int PMPI(Comm_get_info)(MPI_Comm comm, MPI_Info *info_used) { const word a[] = {(word)comm, (word)info_used}; return enter(70, a); }
+WEAK(Comm_get_name)
+int PMPI(Comm_get_name)(MPI_Comm comm, char *comm_name, int *resultlen) { const word a[] = {(word)comm, (word)comm_name, (word)resultlen}; return enter(71, a); }
+WEAK(Comm_get_parent)
+int PMPI(Comm_get_parent)(MPI_Comm *parent) { const word a[] = {(word)parent}; return enter(72, a); }
+WEAK(Comm_group)
+int PMPI(Comm_group)(MPI_Comm comm, MPI_Group *group) { const word a[] = {(word)comm, (word)group}; return enter(73, a); }
+WEAK(Comm_idup)
+int PMPI(Comm_idup)(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request) { const word a[] = {(word)comm, (word)newcomm, (word)request}; return enter(74, a); }
+WEAK(Comm_idup_with_info)
+int PMPI(Comm_idup_with_info)(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request) { const word a[] = {(word)comm, (word)info, (word)newcomm, (word)request}; return enter(75, a); }
+WEAK(Comm_iflush_buffer)
+int PMPI(Comm_iflush_buffer)(MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)comm, (word)request}; return enter(76, a); }
+WEAK(Comm_join)
+int PMPI(Comm_join)(int fd, MPI_Comm *intercomm) { (void)fd; (void)intercomm; return missing("MPI_Comm_join"); }
+WEAK(Comm_rank)
+int PMPI(Comm_rank)(MPI_Comm comm, int *rank) { if (quick_Comm_rank(comm, rank)) return MPI_SUCCESS; const word a[] = {(word)comm, (word)rank}; return enter(78, a); }
+WEAK(Comm_remote_group)
+int PMPI(Comm_remote_group)(MPI_Comm comm, MPI_Group *group) { const word a[] = {(word)comm, (word)group}; return enter(79, a); }
+WEAK(Comm_remote_size)
+int PMPI(Comm_remote_size)(MPI_Comm comm, int *size) { const word a[] = {(word)comm, (word)size}; return enter(80, a); }
+WEAK(Comm_set_attr)
+int PMPI(Comm_set_attr)(MPI_Comm comm, int comm_keyval, void *attribute_val) { const word a[] = {(word)comm, (word)comm_keyval, (word)attribute_val}; return enter(81, a); }
+WEAK(Comm_set_errhandler)
+int PMPI(Comm_set_errhandler)(MPI_Comm comm, MPI_Errhandler errhandler) { const word a[] = {(word)comm, (word)errhandler}; return enter(82, a); }
+WEAK(Comm_set_info)
+int PMPI(Comm_set_info)(MPI_Comm comm, MPI_Info info) { const word a[] = {(word)comm, (word)info}; return enter(83, a); }
+WEAK(Comm_set_name)
+int PMPI(Comm_set_name)(MPI_Comm comm, const char *comm_name) { const word a[] = {(word)comm, (word)comm_name}; return enter(84, a); }
+WEAK(Comm_size)
+int PMPI(Comm_size)(MPI_Comm comm, int *size) { if (quick_Comm_size(comm, size)) return MPI_SUCCESS; const word a[] = {(word)comm, (word)size}; return enter(85, a); }
+WEAK(Comm_spawn)
+int PMPI(Comm_spawn)(const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)command; (void)argv; (void)maxprocs; (void)info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; return missing("MPI_Comm_spawn"); }
+WEAK(Comm_spawn_multiple)
+int PMPI(Comm_spawn_multiple)(int count, char *array_of_commands[], char **array_of_argv[], const int array_of_maxprocs[], const MPI_Info array_of_info[], int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[]) { (void)count; (void)array_of_commands; (void)array_of_argv; (void)array_of_maxprocs; (void)array_of_info; (void)root; (void)comm; (void)intercomm; (void)array_of_errcodes; return missing("MPI_Comm_spawn_multiple"); }
+WEAK(Comm_split)
+int PMPI(Comm_split)(MPI_Comm comm, int color, int key, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)color, (word)key, (word)newcomm}; return enter(88, a); }
+WEAK(Comm_split_type)
+int PMPI(Comm_split_type)(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm) { const word a[] = {(word)comm, (word)split_type, (word)key, (word)info, (word)newcomm}; return enter(89, a); }
+WEAK(Comm_test_inter)
+int PMPI(Comm_test_inter)(MPI_Comm comm, int *flag) { const word a[] = {(word)comm, (word)flag}; return enter(90, a); }
+WEAK(Comm_toint)
+WEAK(Compare_and_swap)
+int PMPI(Compare_and_swap)(const void *origin_addr, const void *compare_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Win win) { const word a[] = {(word)origin_addr, (word)compare_addr, (word)result_addr, (word)datatype, (word)target_rank, (word)target_disp, (word)win}; return enter(92, a); }
+WEAK(Dims_create)
+int PMPI(Dims_create)(int nnodes, int ndims, int dims[]) { const word a[] = {(word)nnodes, (word)ndims, (word)dims}; return enter(93, a); }
+WEAK(Dist_graph_create)
+int PMPI(Dist_graph_create)(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) { const word a[] = {(word)comm_old, (word)n, (word)sources, (word)degrees, (word)destinations, (word)weights, (word)info, (word)reorder, (word)comm_dist_graph}; return enter(94, a); }
+WEAK(Dist_graph_create_adjacent)
+int PMPI(Dist_graph_create_adjacent)(MPI_Comm comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) { const word a[] = {(word)comm_old, (word)indegree, (word)sources, (word)sourceweights, (word)outdegree, (word)destinations, (word)destweights, (word)info, (word)reorder, (word)comm_dist_graph}; return enter(95, a); }
+WEAK(Dist_graph_neighbors)
+int PMPI(Dist_graph_neighbors)(MPI_Comm comm, int maxindegree, int sources[], int sourceweights[], int maxoutdegree, int destinations[], int destweights[]) { const word a[] = {(word)comm, (word)maxindegree, (word)sources, (word)sourceweights, (word)maxoutdegree, (word)destinations, (word)destweights}; return enter(96, a); }
+WEAK(Dist_graph_neighbors_count)
+int PMPI(Dist_graph_neighbors_count)(MPI_Comm comm, int *indegree, int *outdegree, int *weighted) { const word a[] = {(word)comm, (word)indegree, (word)outdegree, (word)weighted}; return enter(97, a); }
+WEAK(Errhandler_free)
+int PMPI(Errhandler_free)(MPI_Errhandler *errhandler) { const word a[] = {(word)errhandler}; return enter(98, a); }
+WEAK(Errhandler_fromint)
+WEAK(Errhandler_toint)
+WEAK(Error_class)
+int PMPI(Error_class)(int errorcode, int *errorclass) { const word a[] = {(word)errorcode, (word)errorclass}; return enter(101, a); }
+WEAK(Error_string)
+int PMPI(Error_string)(int errorcode, char *string, int *resultlen) { const word a[] = {(word)errorcode, (word)string, (word)resultlen}; return enter(102, a); }
+WEAK(Exscan)
+int PMPI(Exscan)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(103, a); }
+WEAK(Exscan_c)
+int PMPI(Exscan_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(103 | LARGE, a); }
+WEAK(Exscan_init)
+int PMPI(Exscan_init)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(104, a); }
+WEAK(Exscan_init_c)
+int PMPI(Exscan_init_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(104 | LARGE, a); }
+WEAK(Fetch_and_op)
+int PMPI(Fetch_and_op)(const void *origin_addr, void *result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)result_addr, (word)datatype, (word)target_rank, (word)target_disp, (word)op, (word)win}; return enter(105, a); }
+WEAK(File_call_errhandler)
+int PMPI(File_call_errhandler)(MPI_File fh, int errorcode) { const word a[] = {(word)fh, (word)errorcode}; return enter(106, a); }
+WEAK(File_close)
+int PMPI(File_close)(MPI_File *fh) { const word a[] = {(word)fh}; return enter(107, a); }
+WEAK(File_create_errhandler)
+int PMPI(File_create_errhandler)(MPI_File_errhandler_function *file_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)file_errhandler_fn, (word)errhandler}; return enter(108, a); }
+WEAK(File_delete)
+int PMPI(File_delete)(const char *filename, MPI_Info info) { const word a[] = {(word)filename, (word)info}; return enter(109, a); }
+WEAK(File_fromint)
+WEAK(File_get_amode)
+int PMPI(File_get_amode)(MPI_File fh, int *amode) { const word a[] = {(word)fh, (word)amode}; return enter(111, a); }
+WEAK(File_get_atomicity)
+int PMPI(File_get_atomicity)(MPI_File fh, int *flag) { const word a[] = {(word)fh, (word)flag}; return enter(112, a); }
+WEAK(File_get_byte_offset)
+int PMPI(File_get_byte_offset)(MPI_File fh, MPI_Offset offset, MPI_Offset *disp) { const word a[] = {(word)fh, (word)offset, (word)disp}; return enter(113, a); }
+WEAK(File_get_errhandler)
+int PMPI(File_get_errhandler)(MPI_File file, MPI_Errhandler *errhandler) { const word a[] = {(word)file, (word)errhandler}; return enter(114, a); }
+WEAK(File_get_group)
+int PMPI(File_get_group)(MPI_File fh, MPI_Group *group) { const word a[] = {(word)fh, (word)group}; return enter(115, a); }
+WEAK(File_get_info)
+int PMPI(File_get_info)(MPI_File fh, MPI_Info *info_used) { const word a[] = {(word)fh, (word)info_used}; return enter(116, a); }
+WEAK(File_get_position)
+int PMPI(File_get_position)(MPI_File fh, MPI_Offset *offset) { const word a[] = {(word)fh, (word)offset}; return enter(117, a); }
+WEAK(File_get_position_shared)
+int PMPI(File_get_position_shared)(MPI_File fh, MPI_Offset *offset) { const word a[] = {(word)fh, (word)offset}; return enter(118, a); }
+WEAK(File_get_size)
+int PMPI(File_get_size)(MPI_File fh, MPI_Offset *size) { const word a[] = {(word)fh, (word)size}; return enter(119, a); }
+WEAK(File_get_type_extent)
+int PMPI(File_get_type_extent)(MPI_File fh, MPI_Datatype datatype, MPI_Aint *extent) { const word a[] = {(word)fh, (word)datatype, (word)extent}; return enter(120, a); }
+WEAK(File_get_type_extent_c)
+int PMPI(File_get_type_extent_c)(MPI_File fh, MPI_Datatype datatype, MPI_Count *extent) { const word a[] = {(word)fh, (word)datatype, (word)extent}; return enter(120 | LARGE, a); }
+WEAK(File_get_view)
+int PMPI(File_get_view)(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep) { const word a[] = {(word)fh, (word)disp, (word)etype, (word)filetype, (word)datarep}; return enter(121, a); }
+WEAK(File_iread)
+int PMPI(File_iread)(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(122, a); }
+WEAK(File_iread_c)
+int PMPI(File_iread_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(122 | LARGE, a); }
+WEAK(File_iread_all)
+int PMPI(File_iread_all)(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(123, a); }
+WEAK(File_iread_all_c)
+int PMPI(File_iread_all_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(123 | LARGE, a); }
+WEAK(File_iread_at)
+int PMPI(File_iread_at)(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(124, a); }
+WEAK(File_iread_at_c)
+int PMPI(File_iread_at_c)(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(124 | LARGE, a); }
+WEAK(File_iread_at_all)
+int PMPI(File_iread_at_all)(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(125, a); }
+WEAK(File_iread_at_all_c)
+int PMPI(File_iread_at_all_c)(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(125 | LARGE, a); }
+WEAK(File_iread_shared)
+int PMPI(File_iread_shared)(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(126, a); }
+WEAK(File_iread_shared_c)
+int PMPI(File_iread_shared_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(126 | LARGE, a); }
+WEAK(File_iwrite)
+int PMPI(File_iwrite)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(127, a); }
+WEAK(File_iwrite_c)
+int PMPI(File_iwrite_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(127 | LARGE, a); }
+WEAK(File_iwrite_all)
+int PMPI(File_iwrite_all)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(128, a); }
+WEAK(File_iwrite_all_c)
+int PMPI(File_iwrite_all_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(128 | LARGE, a); }
+WEAK(File_iwrite_at)
+int PMPI(File_iwrite_at)(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(129, a); }
+WEAK(File_iwrite_at_c)
+int PMPI(File_iwrite_at_c)(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(129 | LARGE, a); }
+WEAK(File_iwrite_at_all)
+int PMPI(File_iwrite_at_all)(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(130, a); }
+WEAK(File_iwrite_at_all_c)
+int PMPI(File_iwrite_at_all_c)(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)request}; return enter(130 | LARGE, a); }
+WEAK(File_iwrite_shared)
+int PMPI(File_iwrite_shared)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(131, a); }
+WEAK(File_iwrite_shared_c)
+int PMPI(File_iwrite_shared_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)request}; return enter(131 | LARGE, a); }
+WEAK(File_open)
+int PMPI(File_open)(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh) { const word a[] = {(word)comm, (word)filename, (word)amode, (word)info, (word)fh}; return enter(132, a); }
+WEAK(File_preallocate)
+int PMPI(File_preallocate)(MPI_File fh, MPI_Offset size) { const word a[] = {(word)fh, (word)size}; return enter(133, a); }
+WEAK(File_read)
+int PMPI(File_read)(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(134, a); }
+WEAK(File_read_c)
+int PMPI(File_read_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(134 | LARGE, a); }
+WEAK(File_read_all)
+int PMPI(File_read_all)(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(135, a); }
+WEAK(File_read_all_c)
+int PMPI(File_read_all_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(135 | LARGE, a); }
+WEAK(File_read_all_begin)
+int PMPI(File_read_all_begin)(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(136, a); }
+WEAK(File_read_all_begin_c)
+int PMPI(File_read_all_begin_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(136 | LARGE, a); }
+WEAK(File_read_all_end)
+int PMPI(File_read_all_end)(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(137, a); }
+WEAK(File_read_at)
+int PMPI(File_read_at)(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(138, a); }
+WEAK(File_read_at_c)
+int PMPI(File_read_at_c)(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(138 | LARGE, a); }
+WEAK(File_read_at_all)
+int PMPI(File_read_at_all)(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(139, a); }
+WEAK(File_read_at_all_c)
+int PMPI(File_read_at_all_c)(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(139 | LARGE, a); }
+WEAK(File_read_at_all_begin)
+int PMPI(File_read_at_all_begin)(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(140, a); }
+WEAK(File_read_at_all_begin_c)
+int PMPI(File_read_at_all_begin_c)(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(140 | LARGE, a); }
+WEAK(File_read_at_all_end)
+int PMPI(File_read_at_all_end)(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(141, a); }
+WEAK(File_read_ordered)
+int PMPI(File_read_ordered)(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(142, a); }
+WEAK(File_read_ordered_c)
+int PMPI(File_read_ordered_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(142 | LARGE, a); }
+WEAK(File_read_ordered_begin)
+int PMPI(File_read_ordered_begin)(MPI_File fh, void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(143, a); }
+WEAK(File_read_ordered_begin_c)
+int PMPI(File_read_ordered_begin_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(143 | LARGE, a); }
+WEAK(File_read_ordered_end)
+int PMPI(File_read_ordered_end)(MPI_File fh, void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(144, a); }
+WEAK(File_read_shared)
+int PMPI(File_read_shared)(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(145, a); }
+WEAK(File_read_shared_c)
+int PMPI(File_read_shared_c)(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(145 | LARGE, a); }
+WEAK(File_seek)
+int PMPI(File_seek)(MPI_File fh, MPI_Offset offset, int whence) { const word a[] = {(word)fh, (word)offset, (word)whence}; return enter(146, a); }
+WEAK(File_seek_shared)
+int PMPI(File_seek_shared)(MPI_File fh, MPI_Offset offset, int whence) { const word a[] = {(word)fh, (word)offset, (word)whence}; return enter(147, a); }
+WEAK(File_set_atomicity)
+int PMPI(File_set_atomicity)(MPI_File fh, int flag) { const word a[] = {(word)fh, (word)flag}; return enter(148, a); }
+WEAK(File_set_errhandler)
+int PMPI(File_set_errhandler)(MPI_File file, MPI_Errhandler errhandler) { const word a[] = {(word)file, (word)errhandler}; return enter(149, a); }
+WEAK(File_set_info)
+int PMPI(File_set_info)(MPI_File fh, MPI_Info info) { const word a[] = {(word)fh, (word)info}; return enter(150, a); }
+WEAK(File_set_size)
+int PMPI(File_set_size)(MPI_File fh, MPI_Offset size) { const word a[] = {(word)fh, (word)size}; return enter(151, a); }
+WEAK(File_set_view)
+int PMPI(File_set_view)(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep, MPI_Info info) { const word a[] = {(word)fh, (word)disp, (word)etype, (word)filetype, (word)datarep, (word)info}; return enter(152, a); }
+WEAK(File_sync)
+int PMPI(File_sync)(MPI_File fh) { const word a[] = {(word)fh}; return enter(153, a); }
+WEAK(File_toint)
+WEAK(File_write)
+int PMPI(File_write)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(155, a); }
+WEAK(File_write_c)
+int PMPI(File_write_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(155 | LARGE, a); }
+WEAK(File_write_all)
+int PMPI(File_write_all)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(156, a); }
+WEAK(File_write_all_c)
+int PMPI(File_write_all_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(156 | LARGE, a); }
+WEAK(File_write_all_begin)
+int PMPI(File_write_all_begin)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(157, a); }
+WEAK(File_write_all_begin_c)
+int PMPI(File_write_all_begin_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(157 | LARGE, a); }
+WEAK(File_write_all_end)
+int PMPI(File_write_all_end)(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(158, a); }
+WEAK(File_write_at)
+int PMPI(File_write_at)(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(159, a); }
+WEAK(File_write_at_c)
+int PMPI(File_write_at_c)(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(159 | LARGE, a); }
+WEAK(File_write_at_all)
+int PMPI(File_write_at_all)(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(160, a); }
+WEAK(File_write_at_all_c)
+int PMPI(File_write_at_all_c)(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype, (word)status}; return enter(160 | LARGE, a); }
+WEAK(File_write_at_all_begin)
+int PMPI(File_write_at_all_begin)(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(161, a); }
+WEAK(File_write_at_all_begin_c)
+int PMPI(File_write_at_all_begin_c)(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)offset, (word)buf, (word)count, (word)datatype}; return enter(161 | LARGE, a); }
+WEAK(File_write_at_all_end)
+int PMPI(File_write_at_all_end)(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(162, a); }
+WEAK(File_write_ordered)
+int PMPI(File_write_ordered)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(163, a); }
+WEAK(File_write_ordered_c)
+int PMPI(File_write_ordered_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(163 | LARGE, a); }
+WEAK(File_write_ordered_begin)
+int PMPI(File_write_ordered_begin)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(164, a); }
+WEAK(File_write_ordered_begin_c)
+int PMPI(File_write_ordered_begin_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype}; return enter(164 | LARGE, a); }
+WEAK(File_write_ordered_end)
+int PMPI(File_write_ordered_end)(MPI_File fh, const void *buf, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)status}; return enter(165, a); }
+WEAK(File_write_shared)
+int PMPI(File_write_shared)(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(166, a); }
+WEAK(File_write_shared_c)
+int PMPI(File_write_shared_c)(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status) { const word a[] = {(word)fh, (word)buf, (word)count, (word)datatype, (word)status}; return enter(166 | LARGE, a); }
+WEAK(Finalize)
+int PMPI(Finalize)(void) { const word a[] = {0}; return enter(167, a); }
+WEAK(Finalized)
+int PMPI(Finalized)(int *flag) { const word a[] = {(word)flag}; return enter(168, a); }
+WEAK(Free_mem)
+WEAK(Gather)
+int PMPI(Gather)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(170, a); }
+WEAK(Gather_c)
+int PMPI(Gather_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(170 | LARGE, a); }
+WEAK(Gather_init)
+int PMPI(Gather_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(171, a); }
+WEAK(Gather_init_c)
+int PMPI(Gather_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(171 | LARGE, a); }
+WEAK(Gatherv)
+int PMPI(Gatherv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm}; return enter(172, a); }
+WEAK(Gatherv_c)
+int PMPI(Gatherv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm}; return enter(172 | LARGE, a); }
+WEAK(Gatherv_init)
+int PMPI(Gatherv_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(173, a); }
+WEAK(Gatherv_init_c)
+int PMPI(Gatherv_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(173 | LARGE, a); }
+WEAK(Get)
+int PMPI(Get)(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(174, a); }
+WEAK(Get_c)
+int PMPI(Get_c)(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(174 | LARGE, a); }
+WEAK(Get_accumulate)
+int PMPI(Get_accumulate)(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(175, a); }
+WEAK(Get_accumulate_c)
+int PMPI(Get_accumulate_c)(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win}; return enter(175 | LARGE, a); }
+WEAK(Get_address)
+int PMPI(Get_address)(const void *location, MPI_Aint *address) { const word a[] = {(word)location, (word)address}; return enter(176, a); }
+WEAK(Get_count)
+int PMPI(Get_count)(const MPI_Status *status, MPI_Datatype datatype, int *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(177, a); }
+WEAK(Get_count_c)
+int PMPI(Get_count_c)(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(177 | LARGE, a); }
+WEAK(Get_elements)
+int PMPI(Get_elements)(const MPI_Status *status, MPI_Datatype datatype, int *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(178, a); }
+WEAK(Get_elements_c)
+int PMPI(Get_elements_c)(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(178 | LARGE, a); }
+WEAK(Get_elements_x)
+int PMPI(Get_elements_x)(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(179, a); }
+WEAK(Get_hw_resource_info)
+int PMPI(Get_hw_resource_info)(MPI_Info *hw_info) { const word a[] = {(word)hw_info}; return enter(180, a); }
+WEAK(Get_library_version)
+int PMPI(Get_library_version)(char *version, int *resultlen) { const word a[] = {(word)version, (word)resultlen}; return enter(181, a); }
+WEAK(Get_processor_name)
+int PMPI(Get_processor_name)(char *name, int *resultlen) { const word a[] = {(word)name, (word)resultlen}; return enter(182, a); }
+WEAK(Get_version)
+WEAK(Graph_create)
+int PMPI(Graph_create)(MPI_Comm comm_old, int nnodes, const int indx[], const int edges[], int reorder, MPI_Comm *comm_graph) { const word a[] = {(word)comm_old, (word)nnodes, (word)indx, (word)edges, (word)reorder, (word)comm_graph}; return enter(184, a); }
+WEAK(Graph_get)
+int PMPI(Graph_get)(MPI_Comm comm, int maxindex, int maxedges, int indx[], int edges[]) { const word a[] = {(word)comm, (word)maxindex, (word)maxedges, (word)indx, (word)edges}; return enter(185, a); }
+WEAK(Graph_map)
+int PMPI(Graph_map)(MPI_Comm comm, int nnodes, const int indx[], const int edges[], int *newrank) { const word a[] = {(word)comm, (word)nnodes, (word)indx, (word)edges, (word)newrank}; return enter(186, a); }
+WEAK(Graph_neighbors)
+int PMPI(Graph_neighbors)(MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) { const word a[] = {(word)comm, (word)rank, (word)maxneighbors, (word)neighbors}; return enter(187, a); }
+WEAK(Graph_neighbors_count)
+int PMPI(Graph_neighbors_count)(MPI_Comm comm, int rank, int *nneighbors) { const word a[] = {(word)comm, (word)rank, (word)nneighbors}; return enter(188, a); }
+WEAK(Graphdims_get)
+int PMPI(Graphdims_get)(MPI_Comm comm, int *nnodes, int *nedges) { const word a[] = {(word)comm, (word)nnodes, (word)nedges}; return enter(189, a); }
+WEAK(Grequest_complete)
+int PMPI(Grequest_complete)(MPI_Request request) { const word a[] = {(word)request}; return enter(190, a); }
+WEAK(Grequest_start)
+int PMPI(Grequest_start)(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request) { const word a[] = {(word)query_fn, (word)free_fn, (word)cancel_fn, (word)extra_state, (word)request}; return enter(191, a); }
+WEAK(Group_compare)
+int PMPI(Group_compare)(MPI_Group group1, MPI_Group group2, int *result) { const word a[] = {(word)group1, (word)group2, (word)result}; return enter(192, a); }
+WEAK(Group_difference)
+int PMPI(Group_difference)(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) { const word a[] = {(word)group1, (word)group2, (word)newgroup}; return enter(193, a); }
+WEAK(Group_excl)
+int PMPI(Group_excl)(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranks, (word)newgroup}; return enter(194, a); }
+WEAK(Group_free)
+int PMPI(Group_free)(MPI_Group *group) { const word a[] = {(word)group}; return enter(195, a); }
+WEAK(Group_from_session_pset)
+int PMPI(Group_from_session_pset)(MPI_Session session, const char *pset_name, MPI_Group *newgroup) { const word a[] = {(word)session, (word)pset_name, (word)newgroup}; return enter(196, a); }
+WEAK(Group_fromint)
+WEAK(Group_incl)
+int PMPI(Group_incl)(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranks, (word)newgroup}; return enter(198, a); }
+WEAK(Group_intersection)
+int PMPI(Group_intersection)(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) { const word a[] = {(word)group1, (word)group2, (word)newgroup}; return enter(199, a); }
+WEAK(Group_range_excl)
+int PMPI(Group_range_excl)(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranges, (word)newgroup}; return enter(200, a); }
+WEAK(Group_range_incl)
+int PMPI(Group_range_incl)(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup) { const word a[] = {(word)group, (word)n, (word)ranges, (word)newgroup}; return enter(201, a); }
+WEAK(Group_rank)
+int PMPI(Group_rank)(MPI_Group group, int *rank) { const word a[] = {(word)group, (word)rank}; return enter(202, a); }
+WEAK(Group_size)
+int PMPI(Group_size)(MPI_Group group, int *size) { const word a[] = {(word)group, (word)size}; return enter(203, a); }
+WEAK(Group_toint)
+WEAK(Group_translate_ranks)
+int PMPI(Group_translate_ranks)(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[]) { const word a[] = {(word)group1, (word)n, (word)ranks1, (word)group2, (word)ranks2}; return enter(205, a); }
+WEAK(Group_union)
+int PMPI(Group_union)(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup) { const word a[] = {(word)group1, (word)group2, (word)newgroup}; return enter(206, a); }
+WEAK(Iallgather)
+int PMPI(Iallgather)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(207, a); }
+WEAK(Iallgather_c)
+int PMPI(Iallgather_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(207 | LARGE, a); }
+WEAK(Iallgatherv)
+int PMPI(Iallgatherv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(208, a); }
+WEAK(Iallgatherv_c)
+int PMPI(Iallgatherv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(208 | LARGE, a); }
+WEAK(Iallreduce)
+int PMPI(Iallreduce)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(209, a); }
+WEAK(Iallreduce_c)
+int PMPI(Iallreduce_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(209 | LARGE, a); }
+WEAK(Ialltoall)
+int PMPI(Ialltoall)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(210, a); }
+WEAK(Ialltoall_c)
+int PMPI(Ialltoall_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(210 | LARGE, a); }
+WEAK(Ialltoallv)
+int PMPI(Ialltoallv)(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(211, a); }
+WEAK(Ialltoallv_c)
+int PMPI(Ialltoallv_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(211 | LARGE, a); }
+WEAK(Ialltoallw)
+int PMPI(Ialltoallw)(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(212, a); }
+WEAK(Ialltoallw_c)
+int PMPI(Ialltoallw_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(212 | LARGE, a); }
+WEAK(Ibarrier)
+int PMPI(Ibarrier)(MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)comm, (word)request}; return enter(213, a); }
+WEAK(Ibcast)
+int PMPI(Ibcast)(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)request}; return enter(214, a); }
+WEAK(Ibcast_c)
+int PMPI(Ibcast_c)(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buffer, (word)count, (word)datatype, (word)root, (word)comm, (word)request}; return enter(214 | LARGE, a); }
+WEAK(Ibsend)
+int PMPI(Ibsend)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(215, a); }
+WEAK(Ibsend_c)
+int PMPI(Ibsend_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(215 | LARGE, a); }
+WEAK(Iexscan)
+int PMPI(Iexscan)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(216, a); }
+WEAK(Iexscan_c)
+int PMPI(Iexscan_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(216 | LARGE, a); }
+WEAK(Igather)
+int PMPI(Igather)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(217, a); }
+WEAK(Igather_c)
+int PMPI(Igather_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(217 | LARGE, a); }
+WEAK(Igatherv)
+int PMPI(Igatherv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(218, a); }
+WEAK(Igatherv_c)
+int PMPI(Igatherv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(218 | LARGE, a); }
+WEAK(Improbe)
+int PMPI(Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)flag, (word)message, (word)status}; return enter(219, a); }
+WEAK(Imrecv)
+int PMPI(Imrecv)(void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)request}; return enter(220, a); }
+WEAK(Imrecv_c)
+int PMPI(Imrecv_c)(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)request}; return enter(220 | LARGE, a); }
+WEAK(Ineighbor_allgather)
+int PMPI(Ineighbor_allgather)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(221, a); }
+WEAK(Ineighbor_allgather_c)
+int PMPI(Ineighbor_allgather_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(221 | LARGE, a); }
+WEAK(Ineighbor_allgatherv)
+int PMPI(Ineighbor_allgatherv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(222, a); }
+WEAK(Ineighbor_allgatherv_c)
+int PMPI(Ineighbor_allgatherv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)request}; return enter(222 | LARGE, a); }
+WEAK(Ineighbor_alltoall)
+int PMPI(Ineighbor_alltoall)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(223, a); }
+WEAK(Ineighbor_alltoall_c)
+int PMPI(Ineighbor_alltoall_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)request}; return enter(223 | LARGE, a); }
+WEAK(Ineighbor_alltoallv)
+int PMPI(Ineighbor_alltoallv)(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(224, a); }
+WEAK(Ineighbor_alltoallv_c)
+int PMPI(Ineighbor_alltoallv_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)request}; return enter(224 | LARGE, a); }
+WEAK(Ineighbor_alltoallw)
+int PMPI(Ineighbor_alltoallw)(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(225, a); }
+WEAK(Ineighbor_alltoallw_c)
+int PMPI(Ineighbor_alltoallw_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)request}; return enter(225 | LARGE, a); }
+WEAK(Info_create)
+int PMPI(Info_create)(MPI_Info *info) { const word a[] = {(word)info}; return enter(226, a); }
+WEAK(Info_create_env)
+int PMPI(Info_create_env)(int argc, char *argv[], MPI_Info *info) { const word a[] = {(word)argc, (word)argv, (word)info}; return enter(227, a); }
+WEAK(Info_delete)
+int PMPI(Info_delete)(MPI_Info info, const char *key) { const word a[] = {(word)info, (word)key}; return enter(228, a); }
+WEAK(Info_dup)
+int PMPI(Info_dup)(MPI_Info info, MPI_Info *newinfo) { const word a[] = {(word)info, (word)newinfo}; return enter(229, a); }
+WEAK(Info_free)
+int PMPI(Info_free)(MPI_Info *info) { const word a[] = {(word)info}; return enter(230, a); }
+WEAK(Info_fromint)
+WEAK(Info_get)
+int PMPI(Info_get)(MPI_Info info, const char *key, int valuelen, char *value, int *flag) { const word a[] = {(word)info, (word)key, (word)valuelen, (word)value, (word)flag}; return enter(232, a); }
+WEAK(Info_get_nkeys)
+int PMPI(Info_get_nkeys)(MPI_Info info, int *nkeys) { const word a[] = {(word)info, (word)nkeys}; return enter(233, a); }
+WEAK(Info_get_nthkey)
+int PMPI(Info_get_nthkey)(MPI_Info info, int n, char *key) { const word a[] = {(word)info, (word)n, (word)key}; return enter(234, a); }
+WEAK(Info_get_string)
+int PMPI(Info_get_string)(MPI_Info info, const char *key, int *buflen, char *value, int *flag) { const word a[] = {(word)info, (word)key, (word)buflen, (word)value, (word)flag}; return enter(235, a); }
+WEAK(Info_get_valuelen)
+int PMPI(Info_get_valuelen)(MPI_Info info, const char *key, int *valuelen, int *flag) { const word a[] = {(word)info, (word)key, (word)valuelen, (word)flag}; return enter(236, a); }
+WEAK(Info_set)
+int PMPI(Info_set)(MPI_Info info, const char *key, const char *value) { const word a[] = {(word)info, (word)key, (word)value}; return enter(237, a); }
+WEAK(Info_toint)
+WEAK(Init)
+int PMPI(Init)(int *argc, char ***argv) { const word a[] = {(word)argc, (word)argv}; return enter(239, a); }
+WEAK(Init_thread)
+int PMPI(Init_thread)(int *argc, char ***argv, int required, int *provided) { const word a[] = {(word)argc, (word)argv, (word)required, (word)provided}; return enter(240, a); }
+WEAK(Initialized)
+int PMPI(Initialized)(int *flag) { const word a[] = {(word)flag}; return enter(241, a); }
+WEAK(Intercomm_create)
+int PMPI(Intercomm_create)(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm) { const word a[] = {(word)local_comm, (word)local_leader, (word)peer_comm, (word)remote_leader, (word)tag, (word)newintercomm}; return enter(242, a); }
+WEAK(Intercomm_create_from_groups)
+int PMPI(Intercomm_create_from_groups)(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) { const word a[] = {(word)local_group, (word)local_leader, (word)remote_group, (word)remote_leader, (word)stringtag, (word)info, (word)errhandler, (word)newintercomm}; return enter(243, a); }
+WEAK(Intercomm_merge)
+int PMPI(Intercomm_merge)(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) { const word a[] = {(word)intercomm, (word)high, (word)newintracomm}; return enter(244, a); }
+WEAK(Iprobe)
+int PMPI(Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)flag, (word)status}; return enter(245, a); }
+WEAK(Irecv)
+int PMPI(Irecv)(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(246, a); }
+WEAK(Irecv_c)
+int PMPI(Irecv_c)(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(246 | LARGE, a); }
+WEAK(Ireduce)
+int PMPI(Ireduce)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)request}; return enter(247, a); }
+WEAK(Ireduce_c)
+int PMPI(Ireduce_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)request}; return enter(247 | LARGE, a); }
+WEAK(Ireduce_scatter)
+int PMPI(Ireduce_scatter)(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)request}; return enter(248, a); }
+WEAK(Ireduce_scatter_c)
+int PMPI(Ireduce_scatter_c)(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)request}; return enter(248 | LARGE, a); }
+WEAK(Ireduce_scatter_block)
+int PMPI(Ireduce_scatter_block)(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)request}; return enter(249, a); }
+WEAK(Ireduce_scatter_block_c)
+int PMPI(Ireduce_scatter_block_c)(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)request}; return enter(249 | LARGE, a); }
+WEAK(Irsend)
+int PMPI(Irsend)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(250, a); }
+WEAK(Irsend_c)
+int PMPI(Irsend_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(250 | LARGE, a); }
+WEAK(Is_thread_main)
+int PMPI(Is_thread_main)(int *flag) { const word a[] = {(word)flag}; return enter(251, a); }
+WEAK(Iscan)
+int PMPI(Iscan)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(252, a); }
+WEAK(Iscan_c)
+int PMPI(Iscan_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)request}; return enter(252 | LARGE, a); }
+WEAK(Iscatter)
+int PMPI(Iscatter)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(253, a); }
+WEAK(Iscatter_c)
+int PMPI(Iscatter_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(253 | LARGE, a); }
+WEAK(Iscatterv)
+int PMPI(Iscatterv)(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(254, a); }
+WEAK(Iscatterv_c)
+int PMPI(Iscatterv_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)request}; return enter(254 | LARGE, a); }
+WEAK(Isend)
+int PMPI(Isend)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(255, a); }
+WEAK(Isend_c)
+int PMPI(Isend_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(255 | LARGE, a); }
+WEAK(Isendrecv)
+int PMPI(Isendrecv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(256, a); }
+WEAK(Isendrecv_c)
+int PMPI(Isendrecv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(256 | LARGE, a); }
+WEAK(Isendrecv_replace)
+int PMPI(Isendrecv_replace)(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(257, a); }
+WEAK(Isendrecv_replace_c)
+int PMPI(Isendrecv_replace_c)(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)request}; return enter(257 | LARGE, a); }
+WEAK(Issend)
+int PMPI(Issend)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(258, a); }
+WEAK(Issend_c)
+int PMPI(Issend_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(258 | LARGE, a); }
+WEAK(Keyval_create)
+int PMPI(Keyval_create)(MPI_Copy_function *copy_fn, MPI_Delete_function *delete_fn, int *keyval, void *extra_state) { const word a[] = {(word)copy_fn, (word)delete_fn, (word)keyval, (word)extra_state}; return enter(259, a); }
+WEAK(Keyval_free)
+int PMPI(Keyval_free)(int *keyval) { const word a[] = {(word)keyval}; return enter(260, a); }
+WEAK(Lookup_name)
+int PMPI(Lookup_name)(const char *service_name, MPI_Info info, char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Lookup_name"); }
+WEAK(Message_fromint)
+WEAK(Message_toint)
+WEAK(Mprobe)
+int PMPI(Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)message, (word)status}; return enter(264, a); }
+WEAK(Mrecv)
+int PMPI(Mrecv)(void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)status}; return enter(265, a); }
+WEAK(Mrecv_c)
+int PMPI(Mrecv_c)(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)message, (word)status}; return enter(265 | LARGE, a); }
+WEAK(Neighbor_allgather)
+int PMPI(Neighbor_allgather)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(266, a); }
+WEAK(Neighbor_allgather_c)
+int PMPI(Neighbor_allgather_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(266 | LARGE, a); }
+WEAK(Neighbor_allgather_init)
+int PMPI(Neighbor_allgather_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(267, a); }
+WEAK(Neighbor_allgather_init_c)
+int PMPI(Neighbor_allgather_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(267 | LARGE, a); }
+WEAK(Neighbor_allgatherv)
+int PMPI(Neighbor_allgatherv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(268, a); }
+WEAK(Neighbor_allgatherv_c)
+int PMPI(Neighbor_allgatherv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm}; return enter(268 | LARGE, a); }
+WEAK(Neighbor_allgatherv_init)
+int PMPI(Neighbor_allgatherv_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(269, a); }
+WEAK(Neighbor_allgatherv_init_c)
+int PMPI(Neighbor_allgatherv_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)displs, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(269 | LARGE, a); }
+WEAK(Neighbor_alltoall)
+int PMPI(Neighbor_alltoall)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(270, a); }
+WEAK(Neighbor_alltoall_c)
+int PMPI(Neighbor_alltoall_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm}; return enter(270 | LARGE, a); }
+WEAK(Neighbor_alltoall_init)
+int PMPI(Neighbor_alltoall_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(271, a); }
+WEAK(Neighbor_alltoall_init_c)
+int PMPI(Neighbor_alltoall_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(271 | LARGE, a); }
+WEAK(Neighbor_alltoallv)
+int PMPI(Neighbor_alltoallv)(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(272, a); }
+WEAK(Neighbor_alltoallv_c)
+int PMPI(Neighbor_alltoallv_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm}; return enter(272 | LARGE, a); }
+WEAK(Neighbor_alltoallv_init)
+int PMPI(Neighbor_alltoallv_init)(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(273, a); }
+WEAK(Neighbor_alltoallv_init_c)
+int PMPI(Neighbor_alltoallv_init_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtype, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtype, (word)comm, (word)info, (word)request}; return enter(273 | LARGE, a); }
+WEAK(Neighbor_alltoallw)
+int PMPI(Neighbor_alltoallw)(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(274, a); }
+WEAK(Neighbor_alltoallw_c)
+int PMPI(Neighbor_alltoallw_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm}; return enter(274 | LARGE, a); }
+WEAK(Neighbor_alltoallw_init)
+int PMPI(Neighbor_alltoallw_init)(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(275, a); }
+WEAK(Neighbor_alltoallw_init_c)
+int PMPI(Neighbor_alltoallw_init_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)sdispls, (word)sendtypes, (word)recvbuf, (word)recvcounts, (word)rdispls, (word)recvtypes, (word)comm, (word)info, (word)request}; return enter(275 | LARGE, a); }
+WEAK(Op_commutative)
+int PMPI(Op_commutative)(MPI_Op op, int *commute) { const word a[] = {(word)op, (word)commute}; return enter(276, a); }
+WEAK(Op_create)
+int PMPI(Op_create)(MPI_User_function *user_fn, int commute, MPI_Op *op) { const word a[] = {(word)user_fn, (word)commute, (word)op}; return enter(277, a); }
+WEAK(Op_create_c)
+int PMPI(Op_create_c)(MPI_User_function_c *user_fn, int commute, MPI_Op *op) { const word a[] = {(word)user_fn, (word)commute, (word)op}; return enter(277 | LARGE, a); }
+WEAK(Op_free)
+int PMPI(Op_free)(MPI_Op *op) { const word a[] = {(word)op}; return enter(278, a); }
+WEAK(Op_fromint)
+WEAK(Op_toint)
+WEAK(Open_port)
+int PMPI(Open_port)(MPI_Info info, char *port_name) { (void)info; (void)port_name; return missing("MPI_Open_port"); }
+WEAK(Pack)
+int PMPI(Pack)(const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, int outsize, int *position, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position, (word)comm}; return enter(282, a); }
+WEAK(Pack_c)
+int PMPI(Pack_c)(const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position, (word)comm}; return enter(282 | LARGE, a); }
+WEAK(Pack_external)
+int PMPI(Pack_external)(const char *datarep, const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position) { const word a[] = {(word)datarep, (word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position}; return enter(283, a); }
+WEAK(Pack_external_c)
+int PMPI(Pack_external_c)(const char *datarep, const void *inbuf, MPI_Count incount, MPI_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position) { const word a[] = {(word)datarep, (word)inbuf, (word)incount, (word)datatype, (word)outbuf, (word)outsize, (word)position}; return enter(283 | LARGE, a); }
+WEAK(Pack_external_size)
+int PMPI(Pack_external_size)(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size) { const word a[] = {(word)datarep, (word)incount, (word)datatype, (word)size}; return enter(284, a); }
+WEAK(Pack_external_size_c)
+int PMPI(Pack_external_size_c)(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size) { const word a[] = {(word)datarep, (word)incount, (word)datatype, (word)size}; return enter(284 | LARGE, a); }
+WEAK(Pack_size)
+int PMPI(Pack_size)(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size) { const word a[] = {(word)incount, (word)datatype, (word)comm, (word)size}; return enter(285, a); }
+WEAK(Pack_size_c)
+int PMPI(Pack_size_c)(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count *size) { const word a[] = {(word)incount, (word)datatype, (word)comm, (word)size}; return enter(285 | LARGE, a); }
+WEAK(Parrived)
+int PMPI(Parrived)(MPI_Request request, int partition, int *flag) { const word a[] = {(word)request, (word)partition, (word)flag}; return enter(286, a); }
+WEAK(Pcontrol)
+WEAK(Pready)
+int PMPI(Pready)(int partition, MPI_Request request) { const word a[] = {(word)partition, (word)request}; return enter(288, a); }
+WEAK(Pready_list)
+int PMPI(Pready_list)(int length, const int array_of_partitions[], MPI_Request request) { const word a[] = {(word)length, (word)array_of_partitions, (word)request}; return enter(289, a); }
+WEAK(Pready_range)
+int PMPI(Pready_range)(int partition_low, int partition_high, MPI_Request request) { const word a[] = {(word)partition_low, (word)partition_high, (word)request}; return enter(290, a); }
+WEAK(Precv_init)
+int PMPI(Precv_init)(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(291, a); }
+WEAK(Precv_init_c)
+int PMPI(Precv_init_c)(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(291 | LARGE, a); }
+WEAK(Probe)
+int PMPI(Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)source, (word)tag, (word)comm, (word)status}; return enter(292, a); }
+WEAK(Psend_init)
+int PMPI(Psend_init)(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(293, a); }
+WEAK(Psend_init_c)
+int PMPI(Psend_init_c)(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)buf, (word)partitions, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)info, (word)request}; return enter(293 | LARGE, a); }
+WEAK(Publish_name)
+int PMPI(Publish_name)(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Publish_name"); }
+WEAK(Put)
+int PMPI(Put)(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(295, a); }
+WEAK(Put_c)
+int PMPI(Put_c)(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win}; return enter(295 | LARGE, a); }
+WEAK(Query_thread)
+int PMPI(Query_thread)(int *provided) { const word a[] = {(word)provided}; return enter(296, a); }
+WEAK(Raccumulate)
+int PMPI(Raccumulate)(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(297, a); }
+WEAK(Raccumulate_c)
+int PMPI(Raccumulate_c)(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(297 | LARGE, a); }
+WEAK(Recv)
+int PMPI(Recv)(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)status}; return enter(298, a); }
+WEAK(Recv_c)
+int PMPI(Recv_c)(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)status}; return enter(298 | LARGE, a); }
+WEAK(Recv_init)
+int PMPI(Recv_init)(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(299, a); }
+WEAK(Recv_init_c)
+int PMPI(Recv_init_c)(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)source, (word)tag, (word)comm, (word)request}; return enter(299 | LARGE, a); }
+WEAK(Reduce)
+int PMPI(Reduce)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm}; return enter(300, a); }
+WEAK(Reduce_c)
+int PMPI(Reduce_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm}; return enter(300 | LARGE, a); }
+WEAK(Reduce_init)
+int PMPI(Reduce_init)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)info, (word)request}; return enter(301, a); }
+WEAK(Reduce_init_c)
+int PMPI(Reduce_init_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)root, (word)comm, (word)info, (word)request}; return enter(301 | LARGE, a); }
+WEAK(Reduce_local)
+int PMPI(Reduce_local)(const void *inbuf, void *inoutbuf, int count, MPI_Datatype datatype, MPI_Op op) { const word a[] = {(word)inbuf, (word)inoutbuf, (word)count, (word)datatype, (word)op}; return enter(302, a); }
+WEAK(Reduce_local_c)
+int PMPI(Reduce_local_c)(const void *inbuf, void *inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) { const word a[] = {(word)inbuf, (word)inoutbuf, (word)count, (word)datatype, (word)op}; return enter(302 | LARGE, a); }
+WEAK(Reduce_scatter)
+int PMPI(Reduce_scatter)(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm}; return enter(303, a); }
+WEAK(Reduce_scatter_c)
+int PMPI(Reduce_scatter_c)(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm}; return enter(303 | LARGE, a); }
+WEAK(Reduce_scatter_block)
+int PMPI(Reduce_scatter_block)(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm}; return enter(304, a); }
+WEAK(Reduce_scatter_block_c)
+int PMPI(Reduce_scatter_block_c)(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm}; return enter(304 | LARGE, a); }
+WEAK(Reduce_scatter_block_init)
+int PMPI(Reduce_scatter_block_init)(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(305, a); }
+WEAK(Reduce_scatter_block_init_c)
+int PMPI(Reduce_scatter_block_init_c)(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcount, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(305 | LARGE, a); }
+WEAK(Reduce_scatter_init)
+int PMPI(Reduce_scatter_init)(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(306, a); }
+WEAK(Reduce_scatter_init_c)
+int PMPI(Reduce_scatter_init_c)(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)recvcounts, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(306 | LARGE, a); }
+WEAK(Register_datarep)
+int PMPI(Register_datarep)(const char *datarep, MPI_Datarep_conversion_function *read_conversion_fn, MPI_Datarep_conversion_function *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { const word a[] = {(word)datarep, (word)read_conversion_fn, (word)write_conversion_fn, (word)dtype_file_extent_fn, (word)extra_state}; return enter(307, a); }
+WEAK(Register_datarep_c)
+int PMPI(Register_datarep_c)(const char *datarep, MPI_Datarep_conversion_function_c *read_conversion_fn, MPI_Datarep_conversion_function_c *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state) { const word a[] = {(word)datarep, (word)read_conversion_fn, (word)write_conversion_fn, (word)dtype_file_extent_fn, (word)extra_state}; return enter(307 | LARGE, a); }
+WEAK(Remove_error_class)
+int PMPI(Remove_error_class)(int errorclass) { const word a[] = {(word)errorclass}; return enter(308, a); }
+WEAK(Remove_error_code)
+int PMPI(Remove_error_code)(int errorcode) { const word a[] = {(word)errorcode}; return enter(309, a); }
+WEAK(Remove_error_string)
+int PMPI(Remove_error_string)(int errorcode) { const word a[] = {(word)errorcode}; return enter(310, a); }
+WEAK(Request_free)
+int PMPI(Request_free)(MPI_Request *request) { const word a[] = {(word)request}; return enter(311, a); }
+WEAK(Request_fromint)
+WEAK(Request_get_status)
+int PMPI(Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) { const word a[] = {(word)request, (word)flag, (word)status}; return enter(313, a); }
+WEAK(Request_get_status_all)
+int PMPI(Request_get_status_all)(int count, const MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses) { const word a[] = {(word)count, (word)array_of_requests, (word)flag, (word)array_of_statuses}; return enter(314, a); }
+WEAK(Request_get_status_any)
+int PMPI(Request_get_status_any)(int count, const MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status) { const word a[] = {(word)count, (word)array_of_requests, (word)indx, (word)flag, (word)status}; return enter(315, a); }
+WEAK(Request_get_status_some)
+int PMPI(Request_get_status_some)(int incount, const MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(316, a); }
+WEAK(Request_toint)
+WEAK(Rget)
+int PMPI(Rget)(void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(318, a); }
+WEAK(Rget_c)
+int PMPI(Rget_c)(void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(318 | LARGE, a); }
+WEAK(Rget_accumulate)
+int PMPI(Rget_accumulate)(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(319, a); }
+WEAK(Rget_accumulate_c)
+int PMPI(Rget_accumulate_c)(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, void *result_addr, MPI_Count result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)result_addr, (word)result_count, (word)result_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)op, (word)win, (word)request}; return enter(319 | LARGE, a); }
+WEAK(Rput)
+int PMPI(Rput)(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(320, a); }
+WEAK(Rput_c)
+int PMPI(Rput_c)(const void *origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request) { const word a[] = {(word)origin_addr, (word)origin_count, (word)origin_datatype, (word)target_rank, (word)target_disp, (word)target_count, (word)target_datatype, (word)win, (word)request}; return enter(320 | LARGE, a); }
+WEAK(Rsend)
+int PMPI(Rsend)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(321, a); }
+WEAK(Rsend_c)
+int PMPI(Rsend_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(321 | LARGE, a); }
+WEAK(Rsend_init)
+int PMPI(Rsend_init)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(322, a); }
+WEAK(Rsend_init_c)
+int PMPI(Rsend_init_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(322 | LARGE, a); }
+WEAK(Scan)
+int PMPI(Scan)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(323, a); }
+WEAK(Scan_c)
+int PMPI(Scan_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm}; return enter(323 | LARGE, a); }
+WEAK(Scan_init)
+int PMPI(Scan_init)(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(324, a); }
+WEAK(Scan_init_c)
+int PMPI(Scan_init_c)(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)recvbuf, (word)count, (word)datatype, (word)op, (word)comm, (word)info, (word)request}; return enter(324 | LARGE, a); }
+WEAK(Scatter)
+int PMPI(Scatter)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(325, a); }
+WEAK(Scatter_c)
+int PMPI(Scatter_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(325 | LARGE, a); }
+WEAK(Scatter_init)
+int PMPI(Scatter_init)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(326, a); }
+WEAK(Scatter_init_c)
+int PMPI(Scatter_init_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(326 | LARGE, a); }
+WEAK(Scatterv)
+int PMPI(Scatterv)(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(327, a); }
+WEAK(Scatterv_c)
+int PMPI(Scatterv_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm}; return enter(327 | LARGE, a); }
+WEAK(Scatterv_init)
+int PMPI(Scatterv_init)(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(328, a); }
+WEAK(Scatterv_init_c)
+int PMPI(Scatterv_init_c)(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request) { const word a[] = {(word)sendbuf, (word)sendcounts, (word)displs, (word)sendtype, (word)recvbuf, (word)recvcount, (word)recvtype, (word)root, (word)comm, (word)info, (word)request}; return enter(328 | LARGE, a); }
+WEAK(Send)
+int PMPI(Send)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(329, a); }
+WEAK(Send_c)
+int PMPI(Send_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(329 | LARGE, a); }
+WEAK(Send_init)
+int PMPI(Send_init)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(330, a); }
+WEAK(Send_init_c)
+int PMPI(Send_init_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(330 | LARGE, a); }
+WEAK(Sendrecv)
+int PMPI(Sendrecv)(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(331, a); }
+WEAK(Sendrecv_c)
+int PMPI(Sendrecv_c)(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)sendbuf, (word)sendcount, (word)sendtype, (word)dest, (word)sendtag, (word)recvbuf, (word)recvcount, (word)recvtype, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(331 | LARGE, a); }
+WEAK(Sendrecv_replace)
+int PMPI(Sendrecv_replace)(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(332, a); }
+WEAK(Sendrecv_replace_c)
+int PMPI(Sendrecv_replace_c)(void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)sendtag, (word)source, (word)recvtag, (word)comm, (word)status}; return enter(332 | LARGE, a); }
+WEAK(Session_attach_buffer)
+int PMPI(Session_attach_buffer)(MPI_Session session, void *buffer, int size) { const word a[] = {(word)session, (word)buffer, (word)size}; return enter(333, a); }
+WEAK(Session_attach_buffer_c)
+int PMPI(Session_attach_buffer_c)(MPI_Session session, void *buffer, MPI_Count size) { const word a[] = {(word)session, (word)buffer, (word)size}; return enter(333 | LARGE, a); }
+WEAK(Session_call_errhandler)
+int PMPI(Session_call_errhandler)(MPI_Session session, int errorcode) { const word a[] = {(word)session, (word)errorcode}; return enter(334, a); }
+WEAK(Session_create_errhandler)
+int PMPI(Session_create_errhandler)(MPI_Session_errhandler_function *session_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)session_errhandler_fn, (word)errhandler}; return enter(335, a); }
+WEAK(Session_detach_buffer)
+int PMPI(Session_detach_buffer)(MPI_Session session, void *buffer_addr, int *size) { const word a[] = {(word)session, (word)buffer_addr, (word)size}; return enter(336, a); }
+WEAK(Session_detach_buffer_c)
+int PMPI(Session_detach_buffer_c)(MPI_Session session, void *buffer_addr, MPI_Count *size) { const word a[] = {(word)session, (word)buffer_addr, (word)size}; return enter(336 | LARGE, a); }
+WEAK(Session_finalize)
+int PMPI(Session_finalize)(MPI_Session *session) { const word a[] = {(word)session}; return enter(337, a); }
+WEAK(Session_flush_buffer)
+int PMPI(Session_flush_buffer)(MPI_Session session) { const word a[] = {(word)session}; return enter(338, a); }
+WEAK(Session_fromint)
+WEAK(Session_get_errhandler)
+int PMPI(Session_get_errhandler)(MPI_Session session, MPI_Errhandler *errhandler) { const word a[] = {(word)session, (word)errhandler}; return enter(340, a); }
+WEAK(Session_get_info)
+int PMPI(Session_get_info)(MPI_Session session, MPI_Info *info_used) { const word a[] = {(word)session, (word)info_used}; return enter(341, a); }
+WEAK(Session_get_nth_pset)
+int PMPI(Session_get_nth_pset)(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name) { const word a[] = {(word)session, (word)info, (word)n, (word)pset_len, (word)pset_name}; return enter(342, a); }
+WEAK(Session_get_num_psets)
+int PMPI(Session_get_num_psets)(MPI_Session session, MPI_Info info, int *npset_names) { const word a[] = {(word)session, (word)info, (word)npset_names}; return enter(343, a); }
+WEAK(Session_get_pset_info)
+int PMPI(Session_get_pset_info)(MPI_Session session, const char *pset_name, MPI_Info *info) { const word a[] = {(word)session, (word)pset_name, (word)info}; return enter(344, a); }
+WEAK(Session_iflush_buffer)
+int PMPI(Session_iflush_buffer)(MPI_Session session, MPI_Request *request) { const word a[] = {(word)session, (word)request}; return enter(345, a); }
+WEAK(Session_init)
+int PMPI(Session_init)(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) { const word a[] = {(word)info, (word)errhandler, (word)session}; return enter(346, a); }
+WEAK(Session_set_errhandler)
+int PMPI(Session_set_errhandler)(MPI_Session session, MPI_Errhandler errhandler) { const word a[] = {(word)session, (word)errhandler}; return enter(347, a); }
+WEAK(Session_toint)
+WEAK(Ssend)
+int PMPI(Ssend)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(349, a); }
+WEAK(Ssend_c)
+int PMPI(Ssend_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm}; return enter(349 | LARGE, a); }
+WEAK(Ssend_init)
+int PMPI(Ssend_init)(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(350, a); }
+WEAK(Ssend_init_c)
+int PMPI(Ssend_init_c)(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) { const word a[] = {(word)buf, (word)count, (word)datatype, (word)dest, (word)tag, (word)comm, (word)request}; return enter(350 | LARGE, a); }
+WEAK(Start)
+int PMPI(Start)(MPI_Request *request) { const word a[] = {(word)request}; return enter(351, a); }
+WEAK(Startall)
+int PMPI(Startall)(int count, MPI_Request array_of_requests[]) { const word a[] = {(word)count, (word)array_of_requests}; return enter(352, a); }
+WEAK(Status_get_error)
+WEAK(Status_get_source)
+WEAK(Status_get_tag)
+WEAK(Status_set_cancelled)
+int PMPI(Status_set_cancelled)(MPI_Status *status, int flag) { const word a[] = {(word)status, (word)flag}; return enter(356, a); }
+WEAK(Status_set_elements)
+int PMPI(Status_set_elements)(MPI_Status *status, MPI_Datatype datatype, int count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(357, a); }
+WEAK(Status_set_elements_c)
+int PMPI(Status_set_elements_c)(MPI_Status *status, MPI_Datatype datatype, MPI_Count count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(357 | LARGE, a); }
+WEAK(Status_set_elements_x)
+int PMPI(Status_set_elements_x)(MPI_Status *status, MPI_Datatype datatype, MPI_Count count) { const word a[] = {(word)status, (word)datatype, (word)count}; return enter(358, a); }
+WEAK(Status_set_error)
+WEAK(Status_set_source)
+WEAK(Status_set_tag)
+WEAK(T_category_changed)
+WEAK(T_category_get_categories)
+WEAK(T_category_get_cvars)
+WEAK(T_category_get_events)
+WEAK(T_category_get_index)
+WEAK(T_category_get_info)
+WEAK(T_category_get_num)
+WEAK(T_category_get_num_events)
+WEAK(T_category_get_pvars)
+WEAK(T_cvar_get_index)
+WEAK(T_cvar_get_info)
+WEAK(T_cvar_get_num)
+WEAK(T_cvar_handle_alloc)
+WEAK(T_cvar_handle_free)
+WEAK(T_cvar_read)
+WEAK(T_cvar_write)
+WEAK(T_enum_get_info)
+WEAK(T_enum_get_item)
+WEAK(T_event_callback_get_info)
+WEAK(T_event_callback_set_info)
+WEAK(T_event_copy)
+WEAK(T_event_get_index)
+WEAK(T_event_get_info)
+WEAK(T_event_get_num)
+WEAK(T_event_get_source)
+WEAK(T_event_get_timestamp)
+WEAK(T_event_handle_alloc)
+WEAK(T_event_handle_free)
+WEAK(T_event_handle_get_info)
+WEAK(T_event_handle_set_info)
+WEAK(T_event_read)
+WEAK(T_event_register_callback)
+WEAK(T_event_set_dropped_handler)
+WEAK(T_finalize)
+WEAK(T_init_thread)
+WEAK(T_pvar_get_index)
+WEAK(T_pvar_get_info)
+WEAK(T_pvar_get_num)
+WEAK(T_pvar_handle_alloc)
+WEAK(T_pvar_handle_free)
+WEAK(T_pvar_read)
+WEAK(T_pvar_readreset)
+WEAK(T_pvar_reset)
+WEAK(T_pvar_session_create)
+WEAK(T_pvar_session_free)
+WEAK(T_pvar_start)
+WEAK(T_pvar_stop)
+WEAK(T_pvar_write)
+WEAK(T_source_get_info)
+WEAK(T_source_get_num)
+WEAK(T_source_get_timestamp)
+WEAK(Test)
+int PMPI(Test)(MPI_Request *request, int *flag, MPI_Status *status) { const word a[] = {(word)request, (word)flag, (word)status}; return enter(413, a); }
+WEAK(Test_cancelled)
+int PMPI(Test_cancelled)(const MPI_Status *status, int *flag) { const word a[] = {(word)status, (word)flag}; return enter(414, a); }
+WEAK(Testall)
+int PMPI(Testall)(int count, MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses) { const word a[] = {(word)count, (word)array_of_requests, (word)flag, (word)array_of_statuses}; return enter(415, a); }
+WEAK(Testany)
+int PMPI(Testany)(int count, MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status) { const word a[] = {(word)count, (word)array_of_requests, (word)indx, (word)flag, (word)status}; return enter(416, a); }
+WEAK(Testsome)
+int PMPI(Testsome)(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(417, a); }
+WEAK(Topo_test)
+int PMPI(Topo_test)(MPI_Comm comm, int *status) { const word a[] = {(word)comm, (word)status}; return enter(418, a); }
+WEAK(Type_commit)
+int PMPI(Type_commit)(MPI_Datatype *datatype) { const word a[] = {(word)datatype}; return enter(419, a); }
+WEAK(Type_contiguous)
+int PMPI(Type_contiguous)(int count, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)oldtype, (word)newtype}; return enter(420, a); }
+WEAK(Type_contiguous_c)
+int PMPI(Type_contiguous_c)(MPI_Count count, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)oldtype, (word)newtype}; return enter(420 | LARGE, a); }
+WEAK(Type_create_darray)
+int PMPI(Type_create_darray)(int size, int rank, int ndims, const int array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)size, (word)rank, (word)ndims, (word)array_of_gsizes, (word)array_of_distribs, (word)array_of_dargs, (word)array_of_psizes, (word)order, (word)oldtype, (word)newtype}; return enter(421, a); }
+WEAK(Type_create_darray_c)
+int PMPI(Type_create_darray_c)(int size, int rank, int ndims, const MPI_Count array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)size, (word)rank, (word)ndims, (word)array_of_gsizes, (word)array_of_distribs, (word)array_of_dargs, (word)array_of_psizes, (word)order, (word)oldtype, (word)newtype}; return enter(421 | LARGE, a); }
+WEAK(Type_create_f90_complex)
+int PMPI(Type_create_f90_complex)(int p, int r, MPI_Datatype *newtype) { const word a[] = {(word)p, (word)r, (word)newtype}; return enter(422, a); }
+WEAK(Type_create_f90_integer)
+int PMPI(Type_create_f90_integer)(int r, MPI_Datatype *newtype) { const word a[] = {(word)r, (word)newtype}; return enter(423, a); }
+WEAK(Type_create_f90_real)
+int PMPI(Type_create_f90_real)(int p, int r, MPI_Datatype *newtype) { const word a[] = {(word)p, (word)r, (word)newtype}; return enter(424, a); }
+WEAK(Type_create_hindexed)
+int PMPI(Type_create_hindexed)(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(425, a); }
+WEAK(Type_create_hindexed_c)
+int PMPI(Type_create_hindexed_c)(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(425 | LARGE, a); }
+WEAK(Type_create_hindexed_block)
+int PMPI(Type_create_hindexed_block)(int count, int blocklength, const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(426, a); }
+WEAK(Type_create_hindexed_block_c)
+int PMPI(Type_create_hindexed_block_c)(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(426 | LARGE, a); }
+WEAK(Type_create_hvector)
+int PMPI(Type_create_hvector)(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(427, a); }
+WEAK(Type_create_hvector_c)
+int PMPI(Type_create_hvector_c)(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(427 | LARGE, a); }
+WEAK(Type_create_indexed_block)
+int PMPI(Type_create_indexed_block)(int count, int blocklength, const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(428, a); }
+WEAK(Type_create_indexed_block_c)
+int PMPI(Type_create_indexed_block_c)(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(428 | LARGE, a); }
+WEAK(Type_create_keyval)
+int PMPI(Type_create_keyval)(MPI_Type_copy_attr_function *type_copy_attr_fn, MPI_Type_delete_attr_function *type_delete_attr_fn, int *type_keyval, void *extra_state) { const word a[] = {(word)type_copy_attr_fn, (word)type_delete_attr_fn, (word)type_keyval, (word)extra_state}; return enter(429, a); }
+WEAK(Type_create_resized)
+int PMPI(Type_create_resized)(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype *newtype) { const word a[] = {(word)oldtype, (word)lb, (word)extent, (word)newtype}; return enter(430, a); }
+WEAK(Type_create_resized_c)
+int PMPI(Type_create_resized_c)(MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype *newtype) { const word a[] = {(word)oldtype, (word)lb, (word)extent, (word)newtype}; return enter(430 | LARGE, a); }
+WEAK(Type_create_struct)
+int PMPI(Type_create_struct)(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)array_of_types, (word)newtype}; return enter(431, a); }
+WEAK(Type_create_struct_c)
+int PMPI(Type_create_struct_c)(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)array_of_types, (word)newtype}; return enter(431 | LARGE, a); }
+WEAK(Type_create_subarray)
+int PMPI(Type_create_subarray)(int ndims, const int array_of_sizes[], const int array_of_subsizes[], const int array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)ndims, (word)array_of_sizes, (word)array_of_subsizes, (word)array_of_starts, (word)order, (word)oldtype, (word)newtype}; return enter(432, a); }
+WEAK(Type_create_subarray_c)
+int PMPI(Type_create_subarray_c)(int ndims, const MPI_Count array_of_sizes[], const MPI_Count array_of_subsizes[], const MPI_Count array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)ndims, (word)array_of_sizes, (word)array_of_subsizes, (word)array_of_starts, (word)order, (word)oldtype, (word)newtype}; return enter(432 | LARGE, a); }
+WEAK(Type_delete_attr)
+int PMPI(Type_delete_attr)(MPI_Datatype datatype, int type_keyval) { const word a[] = {(word)datatype, (word)type_keyval}; return enter(433, a); }
+WEAK(Type_dup)
+int PMPI(Type_dup)(MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)oldtype, (word)newtype}; return enter(434, a); }
+WEAK(Type_free)
+int PMPI(Type_free)(MPI_Datatype *datatype) { const word a[] = {(word)datatype}; return enter(435, a); }
+WEAK(Type_free_keyval)
+int PMPI(Type_free_keyval)(int *type_keyval) { const word a[] = {(word)type_keyval}; return enter(436, a); }
+WEAK(Type_fromint)
+WEAK(Type_get_attr)
+int PMPI(Type_get_attr)(MPI_Datatype datatype, int type_keyval, void *attribute_val, int *flag) { const word a[] = {(word)datatype, (word)type_keyval, (word)attribute_val, (word)flag}; return enter(438, a); }
+WEAK(Type_get_contents)
+int PMPI(Type_get_contents)(MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[]) { const word a[] = {(word)datatype, (word)max_integers, (word)max_addresses, (word)max_datatypes, (word)array_of_integers, (word)array_of_addresses, (word)array_of_datatypes}; return enter(439, a); }
+WEAK(Type_get_contents_c)
+int PMPI(Type_get_contents_c)(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[], MPI_Datatype array_of_datatypes[]) { const word a[] = {(word)datatype, (word)max_integers, (word)max_addresses, (word)max_large_counts, (word)max_datatypes, (word)array_of_integers, (word)array_of_addresses, (word)array_of_large_counts, (word)array_of_datatypes}; return enter(440, a); }
+WEAK(Type_get_envelope)
+int PMPI(Type_get_envelope)(MPI_Datatype datatype, int *num_integers, int *num_addresses, int *num_datatypes, int *combiner) { const word a[] = {(word)datatype, (word)num_integers, (word)num_addresses, (word)num_datatypes, (word)combiner}; return enter(441, a); }
+WEAK(Type_get_envelope_c)
+int PMPI(Type_get_envelope_c)(MPI_Datatype datatype, MPI_Count *num_integers, MPI_Count *num_addresses, MPI_Count *num_large_counts, MPI_Count *num_datatypes, int *combiner) { const word a[] = {(word)datatype, (word)num_integers, (word)num_addresses, (word)num_large_counts, (word)num_datatypes, (word)combiner}; return enter(442, a); }
+WEAK(Type_get_extent)
+int PMPI(Type_get_extent)(MPI_Datatype datatype, MPI_Aint *lb, MPI_Aint *extent) { const word a[] = {(word)datatype, (word)lb, (word)extent}; return enter(443, a); }
+WEAK(Type_get_extent_c)
+int PMPI(Type_get_extent_c)(MPI_Datatype datatype, MPI_Count *lb, MPI_Count *extent) { const word a[] = {(word)datatype, (word)lb, (word)extent}; return enter(443 | LARGE, a); }
+WEAK(Type_get_extent_x)
+int PMPI(Type_get_extent_x)(MPI_Datatype datatype, MPI_Count *lb, MPI_Count *extent) { const word a[] = {(word)datatype, (word)lb, (word)extent}; return enter(444, a); }
+WEAK(Type_get_name)
+int PMPI(Type_get_name)(MPI_Datatype datatype, char *type_name, int *resultlen) { const word a[] = {(word)datatype, (word)type_name, (word)resultlen}; return enter(445, a); }
+WEAK(Type_get_true_extent)
+int PMPI(Type_get_true_extent)(MPI_Datatype datatype, MPI_Aint *true_lb, MPI_Aint *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(446, a); }
+WEAK(Type_get_true_extent_c)
+int PMPI(Type_get_true_extent_c)(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(446 | LARGE, a); }
+WEAK(Type_get_true_extent_x)
+int PMPI(Type_get_true_extent_x)(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) { const word a[] = {(word)datatype, (word)true_lb, (word)true_extent}; return enter(447, a); }
+WEAK(Type_get_value_index)
+int PMPI(Type_get_value_index)(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type) { const word a[] = {(word)value_type, (word)index_type, (word)pair_type}; return enter(448, a); }
+WEAK(Type_indexed)
+int PMPI(Type_indexed)(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(449, a); }
+WEAK(Type_indexed_c)
+int PMPI(Type_indexed_c)(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)array_of_blocklengths, (word)array_of_displacements, (word)oldtype, (word)newtype}; return enter(449 | LARGE, a); }
+WEAK(Type_match_size)
+int PMPI(Type_match_size)(int typeclass, int size, MPI_Datatype *datatype) { const word a[] = {(word)typeclass, (word)size, (word)datatype}; return enter(450, a); }
+WEAK(Type_set_attr)
+int PMPI(Type_set_attr)(MPI_Datatype datatype, int type_keyval, void *attribute_val) { const word a[] = {(word)datatype, (word)type_keyval, (word)attribute_val}; return enter(451, a); }
+WEAK(Type_set_name)
+int PMPI(Type_set_name)(MPI_Datatype datatype, const char *type_name) { const word a[] = {(word)datatype, (word)type_name}; return enter(452, a); }
+WEAK(Type_size)
+int PMPI(Type_size)(MPI_Datatype datatype, int *size) { const word a[] = {(word)datatype, (word)size}; return enter(453, a); }
+WEAK(Type_size_c)
+int PMPI(Type_size_c)(MPI_Datatype datatype, MPI_Count *size) { const word a[] = {(word)datatype, (word)size}; return enter(453 | LARGE, a); }
+WEAK(Type_size_x)
+int PMPI(Type_size_x)(MPI_Datatype datatype, MPI_Count *size) { const word a[] = {(word)datatype, (word)size}; return enter(454, a); }
+WEAK(Type_toint)
+WEAK(Type_vector)
+int PMPI(Type_vector)(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(456, a); }
+WEAK(Type_vector_c)
+int PMPI(Type_vector_c)(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype) { const word a[] = {(word)count, (word)blocklength, (word)stride, (word)oldtype, (word)newtype}; return enter(456 | LARGE, a); }
+WEAK(Unpack)
+int PMPI(Unpack)(const void *inbuf, int insize, int *position, void *outbuf, int outcount, MPI_Datatype datatype, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype, (word)comm}; return enter(457, a); }
+WEAK(Unpack_c)
+int PMPI(Unpack_c)(const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype, MPI_Comm comm) { const word a[] = {(word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype, (word)comm}; return enter(457 | LARGE, a); }
+WEAK(Unpack_external)
+int PMPI(Unpack_external)(const char *datarep, const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype datatype) { const word a[] = {(word)datarep, (word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype}; return enter(458, a); }
+WEAK(Unpack_external_c)
+int PMPI(Unpack_external_c)(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, MPI_Datatype datatype) { const word a[] = {(word)datarep, (word)inbuf, (word)insize, (word)position, (word)outbuf, (word)outcount, (word)datatype}; return enter(458 | LARGE, a); }
+WEAK(Unpublish_name)
+int PMPI(Unpublish_name)(const char *service_name, MPI_Info info, const char *port_name) { (void)service_name; (void)info; (void)port_name; return missing("MPI_Unpublish_name"); }
+WEAK(Wait)
+int PMPI(Wait)(MPI_Request *request, MPI_Status *status) { const word a[] = {(word)request, (word)status}; return enter(460, a); }
+WEAK(Waitall)
+int PMPI(Waitall)(int count, MPI_Request array_of_requests[], MPI_Status *array_of_statuses) { const word a[] = {(word)count, (word)array_of_requests, (word)array_of_statuses}; return enter(461, a); }
+WEAK(Waitany)
+int PMPI(Waitany)(int count, MPI_Request array_of_requests[], int *indx, MPI_Status *status) { const word a[] = {(word)count, (word)array_of_requests, (word)indx, (word)status}; return enter(462, a); }
+WEAK(Waitsome)
+int PMPI(Waitsome)(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses) { const word a[] = {(word)incount, (word)array_of_requests, (word)outcount, (word)array_of_indices, (word)array_of_statuses}; return enter(463, a); }
+WEAK(Win_allocate)
+int PMPI(Win_allocate)(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(464, a); }
+WEAK(Win_allocate_c)
+int PMPI(Win_allocate_c)(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(464 | LARGE, a); }
+WEAK(Win_allocate_shared)
+int PMPI(Win_allocate_shared)(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(465, a); }
+WEAK(Win_allocate_shared_c)
+int PMPI(Win_allocate_shared_c)(MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win) { const word a[] = {(word)size, (word)disp_unit, (word)info, (word)comm, (word)baseptr, (word)win}; return enter(465 | LARGE, a); }
+WEAK(Win_attach)
+int PMPI(Win_attach)(MPI_Win win, void *base, MPI_Aint size) { const word a[] = {(word)win, (word)base, (word)size}; return enter(466, a); }
+WEAK(Win_call_errhandler)
+int PMPI(Win_call_errhandler)(MPI_Win win, int errorcode) { const word a[] = {(word)win, (word)errorcode}; return enter(467, a); }
+WEAK(Win_complete)
+int PMPI(Win_complete)(MPI_Win win) { const word a[] = {(word)win}; return enter(468, a); }
+WEAK(Win_create)
+int PMPI(Win_create)(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)base, (word)size, (word)disp_unit, (word)info, (word)comm, (word)win}; return enter(469, a); }
+WEAK(Win_create_c)
+int PMPI(Win_create_c)(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)base, (word)size, (word)disp_unit, (word)info, (word)comm, (word)win}; return enter(469 | LARGE, a); }
+WEAK(Win_create_dynamic)
+int PMPI(Win_create_dynamic)(MPI_Info info, MPI_Comm comm, MPI_Win *win) { const word a[] = {(word)info, (word)comm, (word)win}; return enter(470, a); }
+WEAK(Win_create_errhandler)
+int PMPI(Win_create_errhandler)(MPI_Win_errhandler_function *win_errhandler_fn, MPI_Errhandler *errhandler) { const word a[] = {(word)win_errhandler_fn, (word)errhandler}; return enter(471, a); }
+WEAK(Win_create_keyval)
+int PMPI(Win_create_keyval)(MPI_Win_copy_attr_function *win_copy_attr_fn, MPI_Win_delete_attr_function *win_delete_attr_fn, int *win_keyval, void *extra_state) { const word a[] = {(word)win_copy_attr_fn, (word)win_delete_attr_fn, (word)win_keyval, (word)extra_state}; return enter(472, a); }
+WEAK(Win_delete_attr)
+int PMPI(Win_delete_attr)(MPI_Win win, int win_keyval) { const word a[] = {(word)win, (word)win_keyval}; return enter(473, a); }
+WEAK(Win_detach)
+int PMPI(Win_detach)(MPI_Win win, const void *base) { const word a[] = {(word)win, (word)base}; return enter(474, a); }
+WEAK(Win_fence)
+int PMPI(Win_fence)(int assert, MPI_Win win) { const word a[] = {(word)assert, (word)win}; return enter(475, a); }
+WEAK(Win_flush)
+int PMPI(Win_flush)(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(476, a); }
+WEAK(Win_flush_all)
+int PMPI(Win_flush_all)(MPI_Win win) { const word a[] = {(word)win}; return enter(477, a); }
+WEAK(Win_flush_local)
+int PMPI(Win_flush_local)(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(478, a); }
+WEAK(Win_flush_local_all)
+int PMPI(Win_flush_local_all)(MPI_Win win) { const word a[] = {(word)win}; return enter(479, a); }
+WEAK(Win_free)
+int PMPI(Win_free)(MPI_Win *win) { const word a[] = {(word)win}; return enter(480, a); }
+WEAK(Win_free_keyval)
+int PMPI(Win_free_keyval)(int *win_keyval) { const word a[] = {(word)win_keyval}; return enter(481, a); }
+WEAK(Win_fromint)
+WEAK(Win_get_attr)
+int PMPI(Win_get_attr)(MPI_Win win, int win_keyval, void *attribute_val, int *flag) { const word a[] = {(word)win, (word)win_keyval, (word)attribute_val, (word)flag}; return enter(483, a); }
+WEAK(Win_get_errhandler)
+int PMPI(Win_get_errhandler)(MPI_Win win, MPI_Errhandler *errhandler) { const word a[] = {(word)win, (word)errhandler}; return enter(484, a); }
+WEAK(Win_get_group)
+int PMPI(Win_get_group)(MPI_Win win, MPI_Group *group) { const word a[] = {(word)win, (word)group}; return enter(485, a); }
+WEAK(Win_get_info)
+int PMPI(Win_get_info)(MPI_Win win, MPI_Info *info_used) { const word a[] = {(word)win, (word)info_used}; return enter(486, a); }
+WEAK(Win_get_name)
+int PMPI(Win_get_name)(MPI_Win win, char *win_name, int *resultlen) { const word a[] = {(word)win, (word)win_name, (word)resultlen}; return enter(487, a); }
+WEAK(Win_lock)
+int PMPI(Win_lock)(int lock_type, int rank, int assert, MPI_Win win) { const word a[] = {(word)lock_type, (word)rank, (word)assert, (word)win}; return enter(488, a); }
+WEAK(Win_lock_all)
+int PMPI(Win_lock_all)(int assert, MPI_Win win) { const word a[] = {(word)assert, (word)win}; return enter(489, a); }
+WEAK(Win_post)
+int PMPI(Win_post)(MPI_Group group, int assert, MPI_Win win) { const word a[] = {(word)group, (word)assert, (word)win}; return enter(490, a); }
+WEAK(Win_set_attr)
+int PMPI(Win_set_attr)(MPI_Win win, int win_keyval, void *attribute_val) { const word a[] = {(word)win, (word)win_keyval, (word)attribute_val}; return enter(491, a); }
+WEAK(Win_set_errhandler)
+int PMPI(Win_set_errhandler)(MPI_Win win, MPI_Errhandler errhandler) { const word a[] = {(word)win, (word)errhandler}; return enter(492, a); }
+WEAK(Win_set_info)
+int PMPI(Win_set_info)(MPI_Win win, MPI_Info info) { const word a[] = {(word)win, (word)info}; return enter(493, a); }
+WEAK(Win_set_name)
+int PMPI(Win_set_name)(MPI_Win win, const char *win_name) { const word a[] = {(word)win, (word)win_name}; return enter(494, a); }
+WEAK(Win_shared_query)
+int PMPI(Win_shared_query)(MPI_Win win, int rank, MPI_Aint *size, int *disp_unit, void *baseptr) { const word a[] = {(word)win, (word)rank, (word)size, (word)disp_unit, (word)baseptr}; return enter(495, a); }
+WEAK(Win_shared_query_c)
+int PMPI(Win_shared_query_c)(MPI_Win win, int rank, MPI_Aint *size, MPI_Aint *disp_unit, void *baseptr) { const word a[] = {(word)win, (word)rank, (word)size, (word)disp_unit, (word)baseptr}; return enter(495 | LARGE, a); }
+WEAK(Win_start)
+int PMPI(Win_start)(MPI_Group group, int assert, MPI_Win win) { const word a[] = {(word)group, (word)assert, (word)win}; return enter(496, a); }
+WEAK(Win_sync)
+int PMPI(Win_sync)(MPI_Win win) { const word a[] = {(word)win}; return enter(497, a); }
+WEAK(Win_test)
+int PMPI(Win_test)(MPI_Win win, int *flag) { const word a[] = {(word)win, (word)flag}; return enter(498, a); }
+WEAK(Win_toint)
+WEAK(Win_unlock)
+int PMPI(Win_unlock)(int rank, MPI_Win win) { const word a[] = {(word)rank, (word)win}; return enter(500, a); }
+WEAK(Win_unlock_all)
+int PMPI(Win_unlock_all)(MPI_Win win) { const word a[] = {(word)win}; return enter(501, a); }
+WEAK(Win_wait)
+int PMPI(Win_wait)(MPI_Win win) { const word a[] = {(word)win}; return enter(502, a); }
+WEAK(Wtick)
+WEAK(Wtime)

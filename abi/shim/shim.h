@@ -6,6 +6,14 @@
 
 #include <stddef.h>
 
+// The library for programs of MPICH's ABI (../mpich) has the functions under other names, and names itself otherwise.
+#ifndef PMPI
+#define LIBRARY "libmpi_abi.so.1"
+#define PMPI(name) PMPI_##name
+#define PRAGMA(text) _Pragma(#text)
+#define WEAK(name) PRAGMA(weak MPI_##name = PMPI_##name) // a tool may replace MPI_
+#endif
+
 #pragma GCC visibility push(hidden)
 
 // A word is an argument of a call, whatever its type.
@@ -15,7 +23,7 @@ typedef intptr_t word;
 // this thread.
 enum { LARGE = 1 << 16, NESTED = 1 << 17 };
 
-// What else than a function's number enter takes. OPEN hands over where communicators are told of, whether EXIT is for, and nest.
+// What else than a function's number enter takes. OPEN hands over where communicators are told of, whether EXIT is for, nest and foreign.
 // MISSING is an error because of the function with that name, and takes nested too; THREAD says that this thread calls for the
 // first time, and EXIT that the process ends.
 enum { OPEN = -1, MISSING = -2, THREAD = -3, EXIT = -4 };
@@ -44,6 +52,16 @@ struct comm_told {
 	int rank, size;
 };
 enum { COMMS_TOLD = 256 };
+
+// What functions of the program are to be given and give back, where they know MPI by another ABI.
+struct foreign {
+	word (*handle)(word handle);
+	int (*code)(int code), (*own_code)(int code); // an error's there, and back
+	int (*copy)(void *function, word old, int keyval, void *extra, void *in, void *out, int *flag);
+	int (*delete)(void *function, word handle, int keyval, void *value, void *extra);
+	int (*query)(void *function, void *extra, MPI_Status *status);
+};
+extern const struct foreign *const foreign; // NULL in the library of the standard ABI
 
 // What C can often answer itself: 0 where Go has to.
 int quick_Comm_rank(MPI_Comm comm, int *rank);

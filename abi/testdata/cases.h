@@ -1,6 +1,18 @@
 // What programs of cases share: where they are, what they check with, and how they run all of them.
 #include <mpi.h>
 
+#ifndef MPI_ABI_VERSION // MPICH's mpi.h, and gorun's library for it: what came with MPI 4.1 and 5.0 is not in the one of MPICH 4.0
+#define MPI_BUFFER_AUTOMATIC ((void *)-2)
+#define MPI_COMM_TYPE_RESOURCE_GUIDED 4
+#define MPI_ERR_ABI 81
+#define MPI_Comm_toint(comm) (comm)
+#define MPI_Comm_fromint(comm) (comm)
+#define MPI_Session_toint(session) (session)
+#define MPI_Session_fromint(session) (session)
+#define MPI_File_toint MPI_File_c2f
+#define MPI_File_fromint MPI_File_f2c
+#endif
+
 #include <stdio.h>
 
 static int me, n, failures;

@@ -22,6 +22,9 @@ import (
 // Every MPI has one of its own.
 const Standard = "libmpi_abi.so.1"
 
+// ofMPICH are the names with which programs are linked that MPICH or a relative of it was built for, as Intel MPI: gorun has a library for them too.
+var ofMPICH = []string{"libmpich.so.12", "libmpi.so.12"}
+
 // The MPIs.
 const (
 	OpenMPI = "Open MPI"
@@ -71,9 +74,9 @@ func Open(path string) (Library, error) {
 	linked := func(prefix string) bool {
 		return slices.ContainsFunc(e.Needed, func(name string) bool { return strings.HasPrefix(name, prefix) })
 	}
-	_, noEngine := os.Stat(filepath.Join(filepath.Dir(l.Path), "libgorun-mpi.so"))
+	engine := fileExists(filepath.Join(filepath.Dir(l.Path), "libgorun-mpi.so"))
 	switch name := strings.ToLower(l.Path); {
-	case e.Soname == Standard && noEngine == nil:
+	case engine && (e.Soname == Standard || slices.Contains(ofMPICH, e.Soname)):
 		l.MPI = Own
 	case linked("libopen_mpi.so"), linked("libopen-pal.so"), linked("libopen-rte.so"), strings.HasPrefix(e.Soname, "libmpi.so.40"), strings.Contains(name, "openmpi"):
 		l.MPI = OpenMPI
@@ -192,17 +195,36 @@ func at(path string) (Library, error) {
 	return l, err
 }
 
-// Unfit is why a program would not load the library of the standard ABI that is chosen for
-// it; "" if it may. Of what is no ELF file, as a script, that cannot be known.
-func Unfit(program string) string {
+// Faces are the files that a library is loaded from, by the names with which programs are linked: gorun's own has one for MPICH's ABI beside it.
+func (l *Library) Faces() map[string]string {
+	faces := map[string]string{Standard: l.Path}
+	if l.MPI == Own {
+		for _, name := range ofMPICH {
+			if file := filepath.Join(filepath.Dir(l.Path), name); fileExists(file) {
+				faces[name] = file
+			}
+		}
+	}
+	return faces
+}
+
+func fileExists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// Unfit is why a program would not load this library, which is chosen for it; "" if it may. Of what is no ELF file, as a script, that cannot be known.
+func (l *Library) Unfit(program string) string {
 	f, err := os.Open(program)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
 	e := Read(f)
+	faces, led := l.Faces(), false
 	own := slices.IndexFunc(e.Needed, func(name string) bool {
-		return strings.HasPrefix(name, "libmpi.so.") || strings.HasPrefix(name, "libmpich.so.")
+		led = led || faces[name] != ""
+		return faces[name] == "" && (strings.HasPrefix(name, "libmpi.so.") || strings.HasPrefix(name, "libmpich.so."))
 	})
 	switch {
 	case !e.OK:
@@ -213,7 +235,7 @@ func Unfit(program string) string {
 		return "it is a program of Go, which loads no MPI"
 	case len(e.Needed) == 0:
 		return "it is static, and loads no library"
-	case slices.Contains(e.Needed, Standard) && e.Rpath != "":
+	case led && e.Rpath != "":
 		return "its RPATH (" + e.Rpath + ") comes before every choice; link it with -Wl,--enable-new-dtags, or without it"
 	}
 	return ""

@@ -93,7 +93,8 @@ func TestUnfit(t *testing.T) {
 		"/bin/sh":                                                                                "",
 		filepath.Join(dir, "none"):                                                               "",
 	} {
-		if got := Unfit(file); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
+		standard := Library{Path: abi, MPI: MPICH, Soname: Standard}
+		if got := standard.Unfit(file); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 			t.Errorf("%s: got %q, want %q", file, got, want)
 		}
 	}
@@ -154,7 +155,23 @@ func TestFindOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "libgorun-mpi.so"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := Find("gorun", nil); err != nil || l.MPI != Own || l.Path != file {
+	l, err := Find("gorun", nil)
+	if err != nil || l.MPI != Own || l.Path != file {
 		t.Errorf("got %+v, %v; want %s of %s", l, err, file, Own)
+	}
+	// Programs of MPICH load it where the file for them is there.
+	mpich := build(t, filepath.Join(dir, "libmpich.so.12"), "-shared", "-fPIC", "-Wl,-soname,libmpich.so.12")
+	program = build(t, filepath.Join(t.TempDir(), "mpich"), "-Wl,--no-as-needed", mpich)
+	if got := l.Unfit(program); got != "" || l.Faces()["libmpich.so.12"] != mpich {
+		t.Errorf("with %s: got %q", mpich, got)
+	}
+	if beside, err := Open(mpich); err != nil || beside.MPI != Own {
+		t.Errorf("%s: got %+v, %v; want one of %s", mpich, beside, err, Own)
+	}
+	if err := os.Remove(mpich); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.Unfit(program), "it is linked with libmpich.so.12, of an MPI's own ABI"; !strings.HasPrefix(got, want) {
+		t.Errorf("without %s: got %q, want %q", mpich, got, want)
 	}
 }

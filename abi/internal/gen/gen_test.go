@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
@@ -42,6 +44,42 @@ func TestHeader(t *testing.T) {
 	}
 	if out, err := exec.Command(gcc, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-Iinclude", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestMPICH: the values of mpich.txt are those of MPICH's mpi.h, as far as the one that is here knows them.
+func TestMPICH(t *testing.T) {
+	mpicc := testenv.Need(t, "mpicc.mpich")
+	t.Chdir("../..")
+	_, constants, err := tables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mpich, err := tablesOfMPICH(constants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "facts.c")
+	compile := func(text string, args ...string) string {
+		if err := os.WriteFile(file, []byte("#include <mpi.h>\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(mpicc, append(args, file)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	header := compile("", "-E", "-dD")
+	text, known := "", 0
+	for _, c := range mpich {
+		if regexp.MustCompile(`\b` + c.name + `\b`).MatchString(header) {
+			text += fmt.Sprintf("_Static_assert((long)%s == %d, \"%s\");\n", c.name, c.theirs, c.name)
+			known++
+		}
+	}
+	if compile(text, "-fsyntax-only"); known < 200 {
+		t.Errorf("mpi.h knows %d of the constants, want 200", known)
 	}
 }
 

@@ -34,11 +34,12 @@ var kinds = map[string]struct{ small, large, decoder string }{
 	"STATUS": {"const MPI_Status *", "", "ptr"}, "STATUS*": {"MPI_Status *", "", "ptr"},
 	"FUNCTION":   {"MPI_User_function *", "MPI_User_function_c *", "ptr"},
 	"CONVERSION": {"MPI_Datarep_conversion_function *", "MPI_Datarep_conversion_function_c *", "ptr"},
-	"TYPE?":      {"MPI_Datatype", "", "lazyType"},
-	"COMM?":      {"MPI_Comm", "", "word"},     // nor is this
-	"TYPE=":      {"MPI_Datatype", "", "word"}, // may be null
-	"WIN=":       {"MPI_Win", "", "word"},
-	"FILE=":      {"MPI_File", "", "word"},
+	"IN=":        {"const void *", "", "ptr"}, "BUF=": {"void *", "", "ptr"},
+	"TYPE?": {"MPI_Datatype", "", "lazyType"},
+	"COMM?": {"MPI_Comm", "", "word"},     // nor is this
+	"TYPE=": {"MPI_Datatype", "", "word"}, // may be null
+	"WIN=":  {"MPI_Win", "", "word"},
+	"FILE=": {"MPI_File", "", "word"},
 }
 
 // handles have kinds for themselves, a pointer to one, a list that is read, and one that is written.
@@ -48,8 +49,39 @@ var handles = map[string]struct{ c, decoder string }{
 	"FILE": {"MPI_File", "file"}, "SESSION": {"MPI_Session", "session"},
 }
 
+// enums are kinds of an int, with * of a pointer to one and with S of a list, among whose values are these constants, or those that begin so.
+var enums = map[string]string{
+	"RANK": "MPI_ANY_SOURCE MPI_PROC_NULL MPI_ROOT", "TAG": "MPI_ANY_TAG", "CODE": "MPI_ERR_ MPI_T_ERR_",
+	"KEYVAL": "MPI_KEYVAL_INVALID MPI_TAG_UB MPI_IO MPI_HOST MPI_WTIME_IS_GLOBAL MPI_APPNUM MPI_LASTUSEDCODE MPI_UNIVERSE_SIZE MPI_WIN_BASE MPI_WIN_DISP_UNIT MPI_WIN_SIZE MPI_WIN_CREATE_FLAVOR MPI_WIN_MODEL",
+	"LOCK":   "MPI_LOCK_", "LEVEL": "MPI_THREAD_", "WHENCE": "MPI_SEEK_", "ORDER": "MPI_ORDER_", "SPLIT": "MPI_COMM_TYPE_", "COMBINER": "MPI_COMBINER_", "TYPECLASS": "MPI_TYPECLASS_",
+	"COMPARISON": "MPI_IDENT MPI_CONGRUENT MPI_SIMILAR MPI_UNEQUAL", "TOPOLOGY": "MPI_CART MPI_GRAPH MPI_DIST_GRAPH",
+	"DISTRIB": "MPI_DISTRIBUTE_NONE MPI_DISTRIBUTE_BLOCK MPI_DISTRIBUTE_CYCLIC", "DARG": "MPI_DISTRIBUTE_DFLT_DARG",
+	"AMODE":  "MPI_MODE_APPEND MPI_MODE_CREATE MPI_MODE_DELETE_ON_CLOSE MPI_MODE_EXCL MPI_MODE_RDONLY MPI_MODE_RDWR MPI_MODE_SEQUENTIAL MPI_MODE_UNIQUE_OPEN MPI_MODE_WRONLY",
+	"ASSERT": "MPI_MODE_NOCHECK MPI_MODE_NOPRECEDE MPI_MODE_NOPUT MPI_MODE_NOSTORE MPI_MODE_NOSUCCEED",
+}
+
+// enum is the name of an enumeration in a kind, with what follows it; "" for none.
+func (p param) enum() (name, suffix string) {
+	name = strings.TrimSuffix(strings.TrimSuffix(p.kind, "*"), "S")
+	if enums[name] == "" {
+		return "", ""
+	}
+	return name, p.kind[len(name):]
+}
+
+// plain is the kind of a parameter as the type sees it.
+func (p param) plain() string {
+	if _, suffix := p.enum(); suffix != "" || enums[p.kind] != "" {
+		return "INT" + suffix
+	} else if p.kind == "DISPLACEMENT" {
+		return "OFFSET"
+	}
+	return p.kind
+}
+
 // ctype is the C type of a parameter with the place of its name: "const int %s[]".
 func (p param) ctype(large bool) string {
+	p.kind = p.plain()
 	t := p.kind
 	if k, ok := kinds[p.kind]; ok {
 		if t = k.small; large && k.large != "" {
@@ -78,7 +110,7 @@ func (p param) ctype(large bool) string {
 
 // decoder is the method of a frame that gives the parameter.
 func (p param) decoder() string {
-	if k, ok := kinds[p.kind]; ok {
+	if k, ok := kinds[p.plain()]; ok {
 		return k.decoder
 	}
 	if h, ok := handles[p.kind]; ok {

@@ -14,7 +14,7 @@ import (
 const libraryPath = "LD_LIBRARY_PATH="
 
 // chooseMPI finds the MPI that Spec.MPI names, for programs of the standard ABI, and gives
-// a directory where the loader finds it by their name for it; "" where none is named.
+// a directory where the loader finds it by their names for it; "" where none is named.
 func (h *Host) chooseMPI(files []string) (string, error) {
 	if h.spec.MPI == "" {
 		return "", nil
@@ -34,7 +34,7 @@ func (h *Host) chooseMPI(files []string) (string, error) {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(app.Dir, file)
 		}
-		if why := mpilib.Unfit(file); why != "" {
+		if why := library.Unfit(file); why != "" {
 			return fail(fmt.Errorf("%s cannot load it: %s", app.Argv[0], why))
 		}
 	}
@@ -45,8 +45,10 @@ func (h *Host) chooseMPI(files []string) (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	if err := os.Symlink(library.Path, filepath.Join(dir, mpilib.Standard)); err != nil {
-		return fail(err)
+	for name, path := range library.Faces() {
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			return fail(err)
+		}
 	}
 	if h.cfg.Log != nil && h.cfg.Log.Enabled(h.ctx, slog.LevelInfo) { // it reads all of the file
 		h.logAt(slog.LevelInfo, "--mpi %s: ranks load %s", h.spec.MPI, library.String())

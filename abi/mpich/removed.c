@@ -1,0 +1,146 @@
+// What MPICH's ABI has beside the standard one for C: functions that MPI has removed, data, extensions, and values of its own.
+
+static inline MPI_Datatype our_TYPE(int v) {
+	return (MPI_Datatype)(types[TYPE_AT(v)].theirs == v && types[TYPE_AT(v)].ours ? types[TYPE_AT(v)].ours : made(v));
+}
+
+// peers is how many types a list of MPI_Alltoallw has.
+static long peers(int comm) {
+	int inter = 0, n = 0;
+	MPI_Comm c = our_COMM(comm);
+	if (comm == theirs[(word)MPI_COMM_NULL] || PMPI(Comm_test_inter)(c, &inter) != MPI_SUCCESS)
+		return 0;
+	return (inter ? PMPI(Comm_remote_size)(c, &n) : PMPI(Comm_size)(c, &n)) == MPI_SUCCESS ? n : 0;
+}
+
+// neighbours is how many a rank sends to, or receives from.
+static long neighbours(int comm, int out) {
+	int topology = MPI_UNDEFINED, n = 0, to = 0, weighted;
+	MPI_Comm c = our_COMM(comm);
+	if (comm == theirs[(word)MPI_COMM_NULL] || PMPI(Topo_test)(c, &topology) != MPI_SUCCESS)
+		return 0;
+	switch (topology) {
+	case MPI_CART:
+		PMPI(Cartdim_get)(c, &n);
+		return 2 * n;
+	case MPI_GRAPH:
+		PMPI(Comm_rank)(c, &to);
+		PMPI(Graph_neighbors_count)(c, to, &n);
+		return n;
+	case MPI_DIST_GRAPH:
+		PMPI(Dist_graph_neighbors_count)(c, &n, &to, &weighted);
+		return out ? to : n;
+	}
+	return 0;
+}
+
+// Of attributes whose values are constants a program gets the place of one of its own.
+static void value_of_comm(int keyval, void *value, int flag) {
+	static int last;
+	if (flag && our_KEYVAL(keyval) == MPI_LASTUSEDCODE) {
+		last = their_CODE(**(int **)value);
+		*(int **)value = &last;
+	}
+}
+
+static void value_of_win(int keyval, void *value, int flag) {
+	static int flavors[] = {1, 2, 3, 4}, models[] = {2, 1}; // MPI_WIN_FLAVOR_CREATE and on; MPI_WIN_UNIFIED, MPI_WIN_SEPARATE
+	if (flag && our_KEYVAL(keyval) == MPI_WIN_CREATE_FLAVOR)
+		*(int **)value = &flavors[**(int **)value - MPI_WIN_FLAVOR_CREATE];
+	else if (flag && our_KEYVAL(keyval) == MPI_WIN_MODEL)
+		*(int **)value = &models[**(int **)value - MPI_WIN_UNIFIED];
+}
+
+static void detached(void *buffer) {
+	if (*(void **)buffer == MPI_BUFFER_AUTOMATIC)
+		*(void **)buffer = AUTOMATIC;
+}
+
+// contents translates the constants among the integers that a type was made with.
+static void contents(int type, int *integers) {
+	MPI_Count ints = 0, addresses, counts, types;
+	int combiner = 0;
+	if (PMPI(Type_get_envelope_c)(our_TYPE(type), &ints, &addresses, &counts, &types, &combiner) != MPI_SUCCESS)
+		return;
+	int *order = integers + ints - 1;
+	if (combiner == MPI_COMBINER_SUBARRAY || combiner == MPI_COMBINER_DARRAY)
+		*order = their_ORDER(*order);
+	if (combiner != MPI_COMBINER_DARRAY)
+		return;
+	for (int n = integers[2], i = 0; i < n; i++) {
+		order[i - 3 * n] = their_DISTRIB(order[i - 3 * n]);
+		order[i - 2 * n] = their_DARG(order[i - 2 * n]);
+	}
+}
+
+THEIR(int, Address, (void *location, MPI_Aint *address)) { return their_Get_address(location, address); }
+THEIR(int, Errhandler_create, (void *function, int *errhandler)) { return their_Comm_create_errhandler(function, errhandler); }
+THEIR(int, Errhandler_get, (int comm, int *errhandler)) { return their_Comm_get_errhandler(comm, errhandler); }
+THEIR(int, Errhandler_set, (int comm, int errhandler)) { return their_Comm_set_errhandler(comm, errhandler); }
+THEIR(int, Type_hvector, (int count, int blocklength, MPI_Aint stride, int oldtype, int *newtype)) { return their_Type_create_hvector(count, blocklength, stride, oldtype, newtype); }
+THEIR(int, Type_hindexed, (int count, int *blocklengths, MPI_Aint *displacements, int oldtype, int *newtype)) {
+	return their_Type_create_hindexed(count, blocklengths, displacements, oldtype, newtype);
+}
+THEIR(int, Type_struct, (int count, int *blocklengths, MPI_Aint *displacements, int *oldtypes, int *newtype)) {
+	return their_Type_create_struct(count, blocklengths, displacements, oldtypes, newtype);
+}
+THEIR(int, Type_extent, (int type, MPI_Aint *extent)) {
+	MPI_Aint lb;
+	return their_Type_get_extent(type, &lb, extent);
+}
+THEIR(int, Type_lb, (int type, MPI_Aint *lb)) {
+	MPI_Aint extent;
+	return their_Type_get_extent(type, lb, &extent);
+}
+THEIR(int, Type_ub, (int type, MPI_Aint *ub)) {
+	MPI_Aint lb, extent;
+	int code = their_Type_get_extent(type, &lb, &extent);
+	*ub = lb + extent;
+	return code;
+}
+
+THEIR(int, Pcontrol, (const int level, ...)) {
+	(void)level;
+	return 0;
+}
+
+// A handle for Fortran is the one for C, but for files.
+THEIR(int, File_c2f, (void *file)) { return (int)(word)file; }
+THEIR(void *, File_f2c, (int file)) { return (void *)(word)file; }
+THEIR(int, Status_c2f, (const struct status *c, int *f)) {
+	memcpy(f, c, sizeof *c);
+	return 0;
+}
+THEIR(int, Status_f2c, (const int *f, struct status *c)) {
+	memcpy(c, f, sizeof *c);
+	return 0;
+}
+
+// Two lists of weights are known by their addresses.
+DATA(int, MPIR_C_MPI_UNWEIGHTED);
+DATA(int, MPIR_C_MPI_WEIGHTS_EMPTY);
+DATA(const void *const, MPI_T_PVAR_ALL_HANDLES) = MPI_T_PVAR_ALL_HANDLES;
+DATA(int *const, MPI_UNWEIGHTED) = &data_MPIR_C_MPI_UNWEIGHTED;
+DATA(int *const, MPI_WEIGHTS_EMPTY) = &data_MPIR_C_MPI_WEIGHTS_EMPTY;
+static const int *our_weights(const int *list) {
+	return list == data_MPI_UNWEIGHTED ? MPI_UNWEIGHTED : list == data_MPI_WEIGHTS_EMPTY ? MPI_WEIGHTS_EMPTY : list;
+}
+
+// MPICH's extensions.
+#define EXTENSION(name, args) THEIR_X(name, args, MPIX_##name, PMPIX_##name)
+#define THEIR_X(name, args, weak, strong) \
+	__asm__(".weak " #weak "\n.set " #weak ", " #strong); \
+	__attribute__((visibility("default"))) int extension_##name args __asm__(#strong); \
+	int extension_##name args
+EXTENSION(Comm_revoke, (void)) { return their_CODE(missing("MPIX_Comm_revoke")); }
+EXTENSION(Comm_shrink, (void)) { return their_CODE(missing("MPIX_Comm_shrink")); }
+EXTENSION(Comm_agree, (void)) { return their_CODE(missing("MPIX_Comm_agree")); }
+EXTENSION(Comm_failure_ack, (void)) { return their_CODE(missing("MPIX_Comm_failure_ack")); }
+EXTENSION(Comm_failure_get_acked, (void)) { return their_CODE(missing("MPIX_Comm_failure_get_acked")); }
+EXTENSION(Delete_error_class, (int class)) { return their_Remove_error_class(class); }
+EXTENSION(Delete_error_code, (int code)) { return their_Remove_error_code(code); }
+EXTENSION(Delete_error_string, (int code)) { return their_Remove_error_string(code); }
+EXTENSION(GPU_query_support, (int type, int *is)) { return (void)type, *is = 0; }
+EXTENSION(Query_cuda_support, (void)) { return 0; }
+EXTENSION(Query_hip_support, (void)) { return 0; }
+EXTENSION(Query_ze_support, (void)) { return 0; }
