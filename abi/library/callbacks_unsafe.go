@@ -13,10 +13,15 @@ package main
 		for (int64_t i = 0; i < n; i++) \
 			b[i] = expression; \
 	} while (0)
-struct long_int {
-	long double value;
-	int where;
-};
+#define LOCATED(name, number, place) \
+	struct name { \
+		number value; \
+		place where; \
+	}
+LOCATED(long_int, long double, int);
+LOCATED(two_floats, float, float);
+LOCATED(two_doubles, double, double);
+#define FIRST(type, beats) EACH(type, a[i].value beats b[i].value || (a[i].value == b[i].value && a[i].where < b[i].where) ? a[i] : b[i])
 // The numbers are those of mpi.h.
 static void call_long(int op, int sort, uintptr_t in, uintptr_t inout, int64_t n) {
 	switch (sort << 8 | op) {
@@ -26,8 +31,12 @@ static void call_long(int op, int sort, uintptr_t in, uintptr_t inout, int64_t n
 	case 0x124: EACH(long double, a[i] * b[i]); break;
 	case 0x221: EACH(long double complex, a[i] + b[i]); break;
 	case 0x224: EACH(long double complex, a[i] * b[i]); break;
-	case 0x338: EACH(struct long_int, a[i].value < b[i].value || (a[i].value == b[i].value && a[i].where < b[i].where) ? a[i] : b[i]); break;
-	case 0x339: EACH(struct long_int, a[i].value > b[i].value || (a[i].value == b[i].value && a[i].where < b[i].where) ? a[i] : b[i]); break;
+	case 0x338: FIRST(struct long_int, <); break;
+	case 0x339: FIRST(struct long_int, >); break;
+	case 0x438: FIRST(struct two_floats, <); break;
+	case 0x439: FIRST(struct two_floats, >); break;
+	case 0x538: FIRST(struct two_doubles, <); break;
+	case 0x539: FIRST(struct two_doubles, >); break;
 	}
 }
 
@@ -163,7 +172,7 @@ func callOp(function ptr, wide bool, in, inout []byte, n int, t uintptr) {
 	runtime.KeepAlive(inout)
 }
 
-// callLong has inout be in op inout, for n numbers of a sort of long doubles.
+// callLong has inout be in op inout, for n items of a sort that C calculates with.
 func callLong(op uintptr, of sort, in, inout []byte, n int) {
 	C.call_long(C.int(op), C.int(of-long+1), C.uintptr_t(uintptr(addressOf(in))), C.uintptr_t(uintptr(addressOf(inout))), C.int64_t(n))
 	runtime.KeepAlive(in)

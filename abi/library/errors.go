@@ -65,7 +65,7 @@ type errhandler struct {
 	handle   uintptr
 	function ptr
 	uses     int // owners that have it
-	freed    bool
+	held     int // how often the program has got it, and not freed it
 }
 
 var (
@@ -84,7 +84,7 @@ func errhandlerOf(h uintptr) *errhandler {
 	case c_ERRORS_RETURN:
 		return returning
 	}
-	if e := errhandlers.find(h); e != nil && !(*e).freed {
+	if e := errhandlers.find(h); e != nil && (*e).held > 0 {
 		return *e
 	}
 	return nil
@@ -133,14 +133,14 @@ func mpiCommCreateErrhandler(f *frame, function, to ptr) error {
 		return errNull
 	}
 	h, e := errhandlers.enter()
-	*e = &errhandler{handle: h, function: function}
+	*e = &errhandler{handle: h, function: function, held: 1}
 	f.putHandle(to, h)
 	return nil
 }
 
 // drop forgets an error handler when nobody has it any more.
 func (e *errhandler) drop() {
-	if e.function != nil && e.freed && e.uses == 0 {
+	if e.function != nil && e.held == 0 && e.uses == 0 {
 		errhandlers.leave(e.handle)
 	}
 }
@@ -150,8 +150,8 @@ func mpiErrhandlerFree(f *frame, at ptr) error {
 	if e == nil {
 		return badHandle(c_ERR_ERRHANDLER, "error handler", f.handleAt(at))
 	}
-	if e.function != nil && !e.freed {
-		e.freed = true
+	if e.function != nil {
+		e.held--
 		e.drop()
 	}
 	f.putHandle(at, c_ERRHANDLER_NULL)
@@ -188,12 +188,15 @@ func mpiCommSetErrhandler(_ *frame, c *comm, e *errhandler) error {
 	return nil
 }
 
-// mpiCommGetErrhandler gives the handler's handle anew if the program had freed it, as MPI has it be a new reference.
-func mpiCommGetErrhandler(f *frame, c *comm, to ptr) error {
-	c.handler.freed = false
-	f.putHandle(to, c.handler.handle)
+// getHandler gives the program the handler once more, to be freed once more, also if it has freed what it had.
+func (o *owner) getHandler(f *frame, to ptr) error {
+	if f.putHandle(to, o.handler.handle); to != nil {
+		o.handler.held++
+	}
 	return nil
 }
+
+func mpiCommGetErrhandler(f *frame, c *comm, to ptr) error { return c.getHandler(f, to) }
 
 func mpiCommCallErrhandler(_ *frame, c *comm, code int) error {
 	raise(&c.owner, "MPI_Comm_call_errhandler", &mistake{code, errorText(code)})

@@ -27,7 +27,7 @@ var oddParts = map[uintptr][]part{
 	c_C_FLOAT_COMPLEX: plain(4, 4), c_CXX_FLOAT_COMPLEX: plain(4, 4), c_COMPLEX: plain(4, 4), c_COMPLEX8: plain(4, 4),
 	c_C_DOUBLE_COMPLEX: plain(8, 8), c_CXX_DOUBLE_COMPLEX: plain(8, 8), c_DOUBLE_COMPLEX: plain(8, 8), c_COMPLEX16: plain(8, 8), c_COMPLEX32: plain(16, 16),
 	c_C_LONG_DOUBLE_COMPLEX: {{16, 16, extended}, {16, 16, extended}}, c_CXX_LONG_DOUBLE_COMPLEX: {{16, 16, extended}, {16, 16, extended}},
-	c_FLOAT_INT: plain(4, 4), c_DOUBLE_INT: plain(8, 4), c_2INT: plain(4, 4), c_SHORT_INT: plain(2, 4), c_2INTEGER: plain(4, 4),
+	c_FLOAT_INT: plain(4, 4), c_DOUBLE_INT: plain(8, 4), c_2INT: plain(4, 4), c_SHORT_INT: plain(2, 4), c_2INTEGER: plain(4, 4), c_2REAL: plain(4, 4), c_2DOUBLE_PRECISION: plain(8, 8),
 	c_LONG_INT: {{8, 4, signed}, {4, 4, turned}}, c_LONG_DOUBLE_INT: {{16, 16, extended}, {4, 4, turned}},
 }
 

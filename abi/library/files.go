@@ -439,8 +439,7 @@ func mpiFileSetErrhandler(f *frame, h uintptr, e *errhandler) error {
 
 func mpiFileGetErrhandler(f *frame, h uintptr, to ptr) error {
 	if o := f.ownerAt(h); f.err == nil {
-		o.handler.freed = false
-		f.putHandle(to, o.handler.handle)
+		return o.getHandler(f, to)
 	}
 	return f.err
 }

@@ -134,7 +134,7 @@ func (t *datatype) called() string {
 	return t.Datatype.String()
 }
 
-// canLong tells whether C calculates with a sort of long doubles.
+// canLong tells whether C calculates with a sort of long doubles, or of pairs.
 func canLong(op uintptr, s sort) bool {
 	switch s {
 	case long:
@@ -145,7 +145,7 @@ func canLong(op uintptr, s sort) bool {
 	return op == c_MINLOC || op == c_MAXLOC
 }
 
-// longOp is an operation of MPI's on long doubles.
+// longOp is an operation of MPI's that C calculates.
 func (f *frame) longOp(o *operation, t *datatype) rank.Op {
 	handle, extent, of := o.handle, t.extent, t.sort
 	var in, inout scratchpad

@@ -153,11 +153,7 @@ func mpiSessionSetErrhandler(_ *frame, s *session, e *errhandler) error {
 	return nil
 }
 
-func mpiSessionGetErrhandler(f *frame, s *session, to ptr) error {
-	s.handler.freed = false
-	f.putHandle(to, s.handler.handle)
-	return nil
-}
+func mpiSessionGetErrhandler(f *frame, s *session, to ptr) error { return s.getHandler(f, to) }
 
 func mpiSessionCallErrhandler(_ *frame, s *session, code int) error {
 	raise(&s.owner, "MPI_Session_call_errhandler", &mistake{code, errorText(code)})

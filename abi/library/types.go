@@ -26,7 +26,7 @@ type datatype struct {
 	pair                   bool   // MINLOC's: combined as it lies, padding and all
 	sort                   sort   // of a named type
 	parts                  []part // of a named type, or one of Fortran's by precision
-	opaque                 bool   // it has bytes of a long double, with which package rank does not calculate
+	opaque                 bool   // it has bytes with which package rank does not calculate, as those of a long double
 	made                   recipe
 }
 
@@ -41,6 +41,8 @@ const (
 	long                 // those of callLong, in C
 	longComplex
 	longWithInt
+	twoFloats // Fortran's pairs, whose places are numbers of the same kind
+	twoDoubles
 )
 
 // sorts are those of the types that are no plain numbers.
@@ -48,6 +50,7 @@ var sorts = map[uintptr]sort{
 	c_CHARACTER: noNumber, c_WCHAR: noNumber, c_PACKED: noNumber, c_BYTE: bits8, c_C_BOOL: truth, c_CXX_BOOL: truth,
 	c_LOGICAL: truth, c_LOGICAL1: truth, c_LOGICAL2: truth, c_LOGICAL4: truth, c_LOGICAL8: truth, c_LONG_DOUBLE: long, c_REAL16: noNumber,
 	c_COMPLEX32: noNumber, c_C_LONG_DOUBLE_COMPLEX: longComplex, c_CXX_LONG_DOUBLE_COMPLEX: longComplex, c_LONG_DOUBLE_INT: longWithInt,
+	c_2REAL: twoFloats, c_2DOUBLE_PRECISION: twoDoubles,
 }
 
 var (
@@ -109,6 +112,14 @@ func opaque(n int) *rank.Datatype {
 	return t
 }
 
+func twoOf(t *rank.Datatype) *rank.Datatype {
+	pair, err := rank.Contiguous(2, t)
+	if err != nil {
+		panic(err)
+	}
+	return pair
+}
+
 // longPair is a long double and an int, with the padding of C's struct.
 func longPair() *rank.Datatype {
 	t, err := rank.StructOf([]int{1, 1}, []int{0, 16}, []*rank.Datatype{opaque(16), rank.TypeInt32})
@@ -164,6 +175,8 @@ func init() {
 	basic(c_2INT, "MPI_2INT", pairType[int32]()).pair = true
 	basic(c_SHORT_INT, "MPI_SHORT_INT", pairType[int16]()).pair = true
 	basic(c_2INTEGER, "MPI_2INTEGER", pairType[int32]()).pair = true
+	basic(c_2REAL, "MPI_2REAL", twoOf(rank.TypeFloat32))
+	basic(c_2DOUBLE_PRECISION, "MPI_2DOUBLE_PRECISION", twoOf(rank.TypeFloat64))
 }
 
 // mostBytes bounds what a buffer may claim.

@@ -443,11 +443,7 @@ func mpiWinSetErrhandler(_ *frame, w *window, e *errhandler) error {
 	return nil
 }
 
-func mpiWinGetErrhandler(f *frame, w *window, to ptr) error {
-	w.handler.freed = false
-	f.putHandle(to, w.handler.handle)
-	return nil
-}
+func mpiWinGetErrhandler(f *frame, w *window, to ptr) error { return w.getHandler(f, to) }
 
 func mpiWinCallErrhandler(_ *frame, w *window, code int) error {
 	raise(&w.owner, "MPI_Win_call_errhandler", &mistake{code, errorText(code)})

@@ -603,6 +603,14 @@ static void reductions(void) {
 	MPI_Allreduce(&far, &found, 1, MPI_LONG_DOUBLE_INT, MPI_MAXLOC, W);
 	CHECK(found.value == n - 1 && found.where == n - 1);
 	MPI_Datatype two;
+	// Fortran's pairs.
+	float pair[2] = {me == 0 ? 2.5f : 1.5f, (float)me}, first[2] = {0, 0};
+	MPI_Allreduce(pair, first, 1, MPI_2REAL, MPI_MAXLOC, W);
+	CHECK(first[0] == 2.5f && first[1] == 0);
+	double both[4] = {1.5, n - me, -2.5 * me, me}, least[4];
+	MPI_Allreduce(both, least, 2, MPI_2DOUBLE_PRECISION, MPI_MINLOC, W);
+	CHECK(least[0] == 1.5 && least[1] == 1 && least[2] == -2.5 * (n - 1) && least[3] == n - 1);
+	CLASS(MPI_Allreduce(pair, first, 1, MPI_2REAL, MPI_SUM, W), MPI_ERR_OP);
 	// A struct with a long double has C's padding, as one with MPI_LONG_DOUBLE_INT.
 	struct pair {
 		long double value;
@@ -1368,6 +1376,13 @@ static void mistakes(void) {
 	void *mem;
 	MPI_Errhandler old;
 	MPI_Comm_create_errhandler(handler, &h);
+	// Each call that gives a handler is to be freed.
+	MPI_Errhandler once, again;
+	MPI_Comm_get_errhandler(dup, &once);
+	MPI_Comm_get_errhandler(dup, &again);
+	EQUAL(MPI_Errhandler_free(&once), MPI_SUCCESS);
+	EQUAL(MPI_Errhandler_free(&again), MPI_SUCCESS);
+	CHECK(once == MPI_ERRHANDLER_NULL && again == MPI_ERRHANDLER_NULL);
 	MPI_Comm_get_errhandler(MPI_COMM_SELF, &old);
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, h);
 	CLASS(MPI_Alloc_mem(-1, MPI_INFO_NULL, &mem), MPI_ERR_ARG);
