@@ -1363,14 +1363,14 @@ THEIR(int, Dims_create, (int nnodes, int ndims, int dims[])) {
 }
 THEIR(int, Dist_graph_create, (int comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], int info, int reorder, int *comm_dist_graph)) {
 	MPI_Comm comm_dist_graph_ = comm_dist_graph ? our_COMM(*comm_dist_graph) : NULL;
-	int code = PMPI(Dist_graph_create)(our_COMM(comm_old), n, sources, degrees, destinations, our_weights(weights), our_INFO(info), reorder, comm_dist_graph ? &comm_dist_graph_ : NULL);
+	int code = PMPI(Dist_graph_create)(our_COMM(comm_old), n, sources, degrees, destinations, weights, our_INFO(info), reorder, comm_dist_graph ? &comm_dist_graph_ : NULL);
 	if (comm_dist_graph)
 		*comm_dist_graph = their_handle(comm_dist_graph_);
 	return their_CODE(code);
 }
 THEIR(int, Dist_graph_create_adjacent, (int comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], int info, int reorder, int *comm_dist_graph)) {
 	MPI_Comm comm_dist_graph_ = comm_dist_graph ? our_COMM(*comm_dist_graph) : NULL;
-	int code = PMPI(Dist_graph_create_adjacent)(our_COMM(comm_old), indegree, sources, our_weights(sourceweights), outdegree, destinations, our_weights(destweights), our_INFO(info), reorder, comm_dist_graph ? &comm_dist_graph_ : NULL);
+	int code = PMPI(Dist_graph_create_adjacent)(our_COMM(comm_old), indegree, sources, sourceweights, outdegree, destinations, destweights, our_INFO(info), reorder, comm_dist_graph ? &comm_dist_graph_ : NULL);
 	if (comm_dist_graph)
 		*comm_dist_graph = their_handle(comm_dist_graph_);
 	return their_CODE(code);
@@ -4212,7 +4212,7 @@ THEIR(int, Type_indexed_c, (MPI_Count count, const MPI_Count array_of_blocklengt
 }
 THEIR(int, Type_match_size, (int typeclass, int size, int *datatype)) {
 	MPI_Datatype datatype_ = datatype ? our_TYPE(*datatype) : NULL;
-	int code = PMPI(Type_match_size)(typeclass, size, datatype ? &datatype_ : NULL);
+	int code = PMPI(Type_match_size)(our_TYPECLASS(typeclass), size, datatype ? &datatype_ : NULL);
 	if (datatype)
 		*datatype = their_handle(datatype_);
 	return their_CODE(code);

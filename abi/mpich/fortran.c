@@ -128,3 +128,11 @@ DATA(struct status *, MPI_F08_STATUS_IGNORE) = &data_MPIR_F08_MPI_STATUS_IGNORE_
 DATA(struct status *, MPI_F08_STATUSES_IGNORE) = &data_MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
 DATA(int, MPIR_F08_MPI_IN_PLACE);
 DATA(int, MPIR_F08_MPI_BOTTOM);
+
+// The library for Fortran has these too, empty, and its own are found first.
+DATA(int *, MPIR_C_MPI_UNWEIGHTED);
+DATA(int *, MPIR_C_MPI_WEIGHTS_EMPTY);
+__attribute__((constructor)) static void weights(void) {
+	data_MPIR_C_MPI_UNWEIGHTED = MPI_UNWEIGHTED;
+	data_MPIR_C_MPI_WEIGHTS_EMPTY = MPI_WEIGHTS_EMPTY;
+}

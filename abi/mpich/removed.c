@@ -36,10 +36,22 @@ static long neighbours(int comm, int out) {
 
 // Of attributes whose values are constants a program gets the place of one of its own.
 static void value_of_comm(int keyval, void *value, int flag) {
-	static int last;
-	if (flag && our_KEYVAL(keyval) == MPI_LASTUSEDCODE) {
-		last = their_CODE(**(int **)value);
-		*(int **)value = &last;
+	static int last, io, host;
+	if (!flag)
+		return;
+	int **at = value;
+	switch (our_KEYVAL(keyval)) {
+	case MPI_LASTUSEDCODE:
+		last = their_CODE(**at);
+		*at = &last;
+		break;
+	case MPI_IO:
+		io = their_RANK(**at);
+		*at = &io;
+		break;
+	case MPI_HOST:
+		host = their_RANK(**at);
+		*at = &host;
 	}
 }
 
@@ -116,15 +128,9 @@ THEIR(int, Status_f2c, (const int *f, struct status *c)) {
 	return 0;
 }
 
-// Two lists of weights are known by their addresses.
-DATA(int, MPIR_C_MPI_UNWEIGHTED);
-DATA(int, MPIR_C_MPI_WEIGHTS_EMPTY);
 DATA(const void *const, MPI_T_PVAR_ALL_HANDLES) = MPI_T_PVAR_ALL_HANDLES;
-DATA(int *const, MPI_UNWEIGHTED) = &data_MPIR_C_MPI_UNWEIGHTED;
-DATA(int *const, MPI_WEIGHTS_EMPTY) = &data_MPIR_C_MPI_WEIGHTS_EMPTY;
-static const int *our_weights(const int *list) {
-	return list == data_MPI_UNWEIGHTED ? MPI_UNWEIGHTED : list == data_MPI_WEIGHTS_EMPTY ? MPI_WEIGHTS_EMPTY : list;
-}
+DATA(int *const, MPI_UNWEIGHTED) = MPI_UNWEIGHTED;
+DATA(int *const, MPI_WEIGHTS_EMPTY) = MPI_WEIGHTS_EMPTY;
 
 // MPICH's extensions.
 #define EXTENSION(name, args) THEIR_X(name, args, MPIX_##name, PMPIX_##name)

@@ -101,7 +101,6 @@ static long neighbours(int comm, int out);
 static void value_of_comm(int keyval, void *value, int flag);
 static void value_of_win(int keyval, void *value, int flag);
 static void plain_keyval(int keyval);
-static const int *our_weights(const int *list);
 static void detached(void *buffer);
 static void contents(int type, int *integers);
 

@@ -5,7 +5,7 @@ program cases
   integer :: me, n, next, before, got, total, failures
   type(MPI_Status) :: status
   type(MPI_Request) :: request
-  type(MPI_Comm) :: half
+  type(MPI_Comm) :: half, ring
   type(MPI_Datatype) :: row
   type(MPI_Win) :: window
   integer(kind=MPI_ADDRESS_KIND) :: at, lower, extent
@@ -32,6 +32,12 @@ program cases
   call check(got == 1 .and. half /= MPI_COMM_WORLD, 'split')
   call MPI_Comm_free(half)
   call check(half == MPI_COMM_NULL, 'free')
+
+  call MPI_Dist_graph_create(MPI_COMM_WORLD, 1, [me], [1], [next], MPI_UNWEIGHTED, MPI_INFO_NULL, .false., ring)
+  got = -1
+  call MPI_Neighbor_allgather(me, 1, MPI_INTEGER, got, 1, MPI_INTEGER, ring)
+  call check(got == before, 'graph')
+  call MPI_Comm_free(ring)
 
   ! A row of a matrix, which has gaps.
   call MPI_Type_vector(4, 1, 4, MPI_INTEGER, row)

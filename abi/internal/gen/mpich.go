@@ -299,10 +299,6 @@ func (f function) translate(p param, large bool) (head, arg, before, after strin
 		return "struct status *%s", fmt.Sprintf("real(%s) ? &%s_ : NULL", n, n), fmt.Sprintf("\tMPI_Status %s_;\n\tif (real(%s))\n\t\tour_status(&%s_, %s);\n", n, n, n, n), fmt.Sprintf("\tif (real(%s))\n\t\ttheir_status(%s, &%s_);\n", n, n, n)
 	case "IN=", "BUF=":
 		return p.ctype(large), "in_place(" + n + ")", "", ""
-	case "INTS":
-		if strings.HasSuffix(n, "weights") {
-			return p.ctype(large), "our_weights(" + n + ")", "", ""
-		}
 	case "BUF":
 		if strings.HasSuffix(f.name, "_attach_buffer") {
 			return p.ctype(large), n + " == AUTOMATIC ? MPI_BUFFER_AUTOMATIC : " + n, "", ""

@@ -62,16 +62,17 @@ var enums = map[string]string{
 
 // enum is the name of an enumeration in a kind, with what follows it; "" for none.
 func (p param) enum() (name, suffix string) {
-	name = strings.TrimSuffix(strings.TrimSuffix(p.kind, "*"), "S")
-	if enums[name] == "" {
-		return "", ""
+	for _, suffix := range []string{"", "*", "S", "S*"} {
+		if name, ok := strings.CutSuffix(p.kind, suffix); ok && enums[name] != "" {
+			return name, suffix
+		}
 	}
-	return name, p.kind[len(name):]
+	return "", ""
 }
 
 // plain is the kind of a parameter as the type sees it.
 func (p param) plain() string {
-	if _, suffix := p.enum(); suffix != "" || enums[p.kind] != "" {
+	if name, suffix := p.enum(); name != "" {
 		return "INT" + suffix
 	} else if p.kind == "DISPLACEMENT" {
 		return "OFFSET"
