@@ -767,6 +767,32 @@ static inline int their_WHENCE(int v) {
 	return v;
 }
 
+THEIR(int, Abi_get_fortran_booleans, (int logical_size, void *logical_true, void *logical_false, int *is_set)) {
+	return their_CODE(PMPI(Abi_get_fortran_booleans)(logical_size, logical_true, logical_false, is_set));
+}
+THEIR(int, Abi_get_fortran_info, (int *info)) {
+	MPI_Info info_ = info ? our_INFO(*info) : NULL;
+	int code = PMPI(Abi_get_fortran_info)(info ? &info_ : NULL);
+	if (info)
+		*info = their_handle(info_);
+	return their_CODE(code);
+}
+THEIR(int, Abi_get_info, (int *info)) {
+	MPI_Info info_ = info ? our_INFO(*info) : NULL;
+	int code = PMPI(Abi_get_info)(info ? &info_ : NULL);
+	if (info)
+		*info = their_handle(info_);
+	return their_CODE(code);
+}
+THEIR(int, Abi_get_version, (int *abi_major, int *abi_minor)) {
+	return their_CODE(PMPI(Abi_get_version)(abi_major, abi_minor));
+}
+THEIR(int, Abi_set_fortran_booleans, (int logical_size, void *logical_true, void *logical_false)) {
+	return their_CODE(PMPI(Abi_set_fortran_booleans)(logical_size, logical_true, logical_false));
+}
+THEIR(int, Abi_set_fortran_info, (int info)) {
+	return their_CODE(PMPI(Abi_set_fortran_info)(our_INFO(info)));
+}
 THEIR(int, Abort, (int comm, int errorcode)) {
 	return their_CODE(PMPI(Abort)(our_COMM(comm), errorcode));
 }

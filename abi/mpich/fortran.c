@@ -136,3 +136,5 @@ __attribute__((constructor)) static void weights(void) {
 	data_MPIR_C_MPI_UNWEIGHTED = MPI_UNWEIGHTED;
 	data_MPIR_C_MPI_WEIGHTS_EMPTY = MPI_WEIGHTS_EMPTY;
 }
+DATA(int, MPIR_fortran_true) = 1;
+DATA(int, MPIR_fortran_false);

@@ -116,17 +116,39 @@ THEIR(int, Pcontrol, (const int level, ...)) {
 	return 0;
 }
 
-// A handle for Fortran is the one for C, but for files.
+// A handle for Fortran is the one for C, but for files. MPICH 4.2 made functions of what were macros.
+#define HANDLE(kind) \
+	THEIR(int, kind##_c2f, (int h)) { return h; } \
+	THEIR(int, kind##_f2c, (int h)) { return h; } \
+	THEIR(int, kind##_toint, (int h)) { return h; } \
+	THEIR(int, kind##_fromint, (int h)) { return h; }
+HANDLE(Comm)
+HANDLE(Errhandler)
+HANDLE(Group)
+HANDLE(Info)
+HANDLE(Message)
+HANDLE(Op)
+HANDLE(Request)
+HANDLE(Session)
+HANDLE(Type)
+HANDLE(Win)
 THEIR(int, File_c2f, (void *file)) { return (int)(word)file; }
 THEIR(void *, File_f2c, (int file)) { return (void *)(word)file; }
-THEIR(int, Status_c2f, (const struct status *c, int *f)) {
-	memcpy(f, c, sizeof *c);
-	return 0;
-}
-THEIR(int, Status_f2c, (const int *f, struct status *c)) {
-	memcpy(c, f, sizeof *c);
-	return 0;
-}
+THEIR(int, File_toint, (void *file)) { return (int)(word)file; }
+THEIR(void *, File_fromint, (int file)) { return (void *)(word)file; }
+
+// A status is the same in all languages.
+#define STATUS(name) \
+	THEIR(int, name, (const struct status *from, struct status *to)) { \
+		*to = *from; \
+		return 0; \
+	}
+STATUS(Status_c2f)
+STATUS(Status_f2c)
+STATUS(Status_c2f08)
+STATUS(Status_f082c)
+STATUS(Status_f082f)
+STATUS(Status_f2f08)
 
 DATA(const void *const, MPI_T_PVAR_ALL_HANDLES) = MPI_T_PVAR_ALL_HANDLES;
 DATA(int *const, MPI_UNWEIGHTED) = MPI_UNWEIGHTED;
@@ -138,11 +160,6 @@ DATA(int *const, MPI_WEIGHTS_EMPTY) = MPI_WEIGHTS_EMPTY;
 	__asm__(".weak " #weak "\n.set " #weak ", " #strong); \
 	__attribute__((visibility("default"))) int extension_##name args __asm__(#strong); \
 	int extension_##name args
-EXTENSION(Comm_revoke, (void)) { return their_CODE(missing("MPIX_Comm_revoke")); }
-EXTENSION(Comm_shrink, (void)) { return their_CODE(missing("MPIX_Comm_shrink")); }
-EXTENSION(Comm_agree, (void)) { return their_CODE(missing("MPIX_Comm_agree")); }
-EXTENSION(Comm_failure_ack, (void)) { return their_CODE(missing("MPIX_Comm_failure_ack")); }
-EXTENSION(Comm_failure_get_acked, (void)) { return their_CODE(missing("MPIX_Comm_failure_get_acked")); }
 EXTENSION(Delete_error_class, (int class)) { return their_Remove_error_class(class); }
 EXTENSION(Delete_error_code, (int code)) { return their_Remove_error_code(code); }
 EXTENSION(Delete_error_string, (int code)) { return their_Remove_error_string(code); }
@@ -150,3 +167,10 @@ EXTENSION(GPU_query_support, (int type, int *is)) { return (void)type, *is = 0; 
 EXTENSION(Query_cuda_support, (void)) { return 0; }
 EXTENSION(Query_hip_support, (void)) { return 0; }
 EXTENSION(Query_ze_support, (void)) { return 0; }
+// Those that are not there. MPICH's library for Fortran names them all, and is not loaded where one is lacking.
+#define MISSING(name) EXTENSION(name, (void)) { return their_CODE(missing("MPIX_" #name)); }
+MISSING(Comm_revoke) MISSING(Comm_shrink) MISSING(Comm_agree) MISSING(Comm_failure_ack) MISSING(Comm_failure_get_acked) MISSING(Comm_get_failed) MISSING(Comm_get_stream) MISSING(Comm_test_threadcomm)
+MISSING(Allreduce_enqueue) MISSING(Allreduce_enqueue_c) MISSING(Send_enqueue) MISSING(Send_enqueue_c) MISSING(Recv_enqueue) MISSING(Recv_enqueue_c) MISSING(Isend_enqueue) MISSING(Isend_enqueue_c) MISSING(Irecv_enqueue) MISSING(Irecv_enqueue_c)
+MISSING(Wait_enqueue) MISSING(Waitall_enqueue) MISSING(Stream_create) MISSING(Stream_free) MISSING(Stream_comm_create) MISSING(Stream_comm_create_multiplex) MISSING(Stream_progress) MISSING(Stream_send) MISSING(Stream_send_c)
+MISSING(Stream_recv) MISSING(Stream_recv_c) MISSING(Stream_isend) MISSING(Stream_isend_c) MISSING(Stream_irecv) MISSING(Stream_irecv_c) MISSING(Threadcomm_init) MISSING(Threadcomm_start) MISSING(Threadcomm_finish) MISSING(Threadcomm_free)
+MISSING(Start_progress_thread) MISSING(Stop_progress_thread) MISSING(Info_set_hex) MISSING(Request_is_complete) MISSING(Op_create_x) MISSING(Comm_create_errhandler_x) MISSING(File_create_errhandler_x) MISSING(Session_create_errhandler_x) MISSING(Win_create_errhandler_x)

@@ -106,8 +106,8 @@ func foreign(functions []function, mpich []twin) []byte {
 	}
 	b.WriteString("\n")
 	for _, f := range functions {
-		if f.more || strings.HasPrefix(f.name, "Abi_") || strings.HasSuffix(f.name, "_fromint") || strings.HasSuffix(f.name, "_toint") {
-			continue // what MPICH's ABI has not, and Pcontrol, which is in words.h
+		if f.more || strings.HasSuffix(f.name, "_fromint") || strings.HasSuffix(f.name, "_toint") {
+			continue // they are in mpich/removed.c
 		}
 		f.forms(func(name string, large bool) { f.foreign(&b, name, large) })
 	}
