@@ -198,18 +198,20 @@ func ofMPICH(t *testing.T) {
 // TestMPICH: what holds for programs of the standard ABI holds for those of MPICH's, which --mpi leads to gorun's library.
 func TestMPICH(t *testing.T) {
 	ofMPICH(t)
+	host := strings.Repeat(strings.Repeat("a", 60)+".", 3) + "b:2" // longer than MPICH has room for
 	for _, c := range []struct {
 		n       int
 		program []string
+		options []string
 	}{
-		{1, []string{"mpich-cases"}},
-		{2, []string{"mpich-cases"}},
-		{2, []string{"mpich-files", t.TempDir()}},
-		{2, []string{"mpich-sessions", "beside"}},
-		{2, []string{"mpich-threads"}},
+		{1, []string{"mpich-cases"}, nil},
+		{2, []string{"mpich-cases"}, []string{"--launcher", "fork", "--host", host}},
+		{2, []string{"mpich-files", t.TempDir()}, nil},
+		{2, []string{"mpich-sessions", "beside"}, nil},
+		{2, []string{"mpich-threads"}, nil},
 	} {
 		t.Run(fmt.Sprint(c.program[0], c.n), func(t *testing.T) {
-			out, status := runProgram(t, c.n, []string{"--mpi", "gorun"}, c.program)
+			out, status := runProgram(t, c.n, append(c.options, "--mpi", "gorun"), c.program)
 			if status != 0 || !strings.Contains(out, "all cases hold\n") {
 				t.Errorf("status %d\n%s", status, out)
 			}

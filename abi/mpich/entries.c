@@ -2110,9 +2110,6 @@ THEIR(int, Get_hw_resource_info, (int *hw_info)) {
 THEIR(int, Get_library_version, (char *version, int *resultlen)) {
 	return their_CODE(PMPI(Get_library_version)(version, resultlen));
 }
-THEIR(int, Get_processor_name, (char *name, int *resultlen)) {
-	return their_CODE(PMPI(Get_processor_name)(name, resultlen));
-}
 THEIR(int, Get_version, (int *version, int *subversion)) {
 	return their_CODE(PMPI(Get_version)(version, subversion));
 }

@@ -111,6 +111,18 @@ THEIR(int, Type_ub, (int type, MPI_Aint *ub)) {
 	return code;
 }
 
+// A name may have 255 bytes here, and 127 there.
+THEIR(int, Get_processor_name, (char *name, int *length)) {
+	char whole[MPI_MAX_PROCESSOR_NAME];
+	int n = 0, code = PMPI(Get_processor_name)(name == NULL ? NULL : whole, length == NULL ? NULL : &n);
+	if (code == MPI_SUCCESS) {
+		*length = n < 127 ? n : 127;
+		memcpy(name, whole, (size_t)*length);
+		name[*length] = 0;
+	}
+	return their_CODE(code);
+}
+
 THEIR(int, Pcontrol, (const int level, ...)) {
 	(void)level;
 	return 0;

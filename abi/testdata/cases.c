@@ -25,7 +25,7 @@ static void environment(void) {
 	CHECK(strstr(text, "gorun") != NULL);
 	EQUAL(len, strlen(text));
 	MPI_Get_processor_name(text, &len);
-	CHECK(len > 0 && len == (int)strlen(text));
+	CHECK(len > 0 && len < MPI_MAX_PROCESSOR_NAME && len == (int)strlen(text));
 	MPI_Initialized(&a);
 	CHECK(a);
 	MPI_Finalized(&a);

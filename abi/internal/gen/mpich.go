@@ -106,7 +106,7 @@ func foreign(functions []function, mpich []twin) []byte {
 	}
 	b.WriteString("\n")
 	for _, f := range functions {
-		if f.more || strings.HasSuffix(f.name, "_fromint") || strings.HasSuffix(f.name, "_toint") {
+		if f.more || strings.HasSuffix(f.name, "_fromint") || strings.HasSuffix(f.name, "_toint") || f.name == "Get_processor_name" {
 			continue // they are in mpich/removed.c
 		}
 		f.forms(func(name string, large bool) { f.foreign(&b, name, large) })
