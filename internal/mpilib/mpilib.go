@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -230,7 +231,7 @@ func (l *Library) Unfit(program string) string {
 	case !e.OK:
 		return ""
 	case own >= 0:
-		return "it is linked with " + e.Needed[own] + ", of an MPI's own ABI; expected " + Standard + ": compile it with mpicc_abi, or with the header of the standard ABI and -lmpi_abi"
+		return "it is linked with " + e.Needed[own] + ", of an MPI's own ABI; expected " + strings.Join(slices.Sorted(maps.Keys(faces)), " or ") + ": compile it with mpicc_abi, or with the header of the standard ABI and -lmpi_abi"
 	case e.Go:
 		return "it is a program of Go, which loads no MPI"
 	case len(e.Needed) == 0:

@@ -168,6 +168,10 @@ func TestFindOwn(t *testing.T) {
 	if beside, err := Open(mpich); err != nil || beside.MPI != Own {
 		t.Errorf("%s: got %+v, %v; want one of %s", mpich, beside, err, Own)
 	}
+	ofOpenMPI := build(t, filepath.Join(t.TempDir(), "open"), "-Wl,--no-as-needed", build(t, filepath.Join(t.TempDir(), "libmpi.so.40"), "-shared", "-fPIC", "-Wl,-soname,libmpi.so.40"))
+	if got, want := l.Unfit(ofOpenMPI), "expected libmpi_abi.so.1 or libmpich.so.12: "; !strings.Contains(got, want) {
+		t.Errorf("of Open MPI: got %q, want %q", got, want)
+	}
 	if err := os.Remove(mpich); err != nil {
 		t.Fatal(err)
 	}
