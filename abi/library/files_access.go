@@ -132,9 +132,8 @@ var errEnd = errors.New("the file's end")
 // convert moves the data by way of its external32.
 func (a *access) convert() error {
 	m, stage := a.memory, make([]byte, a.size)
-	native := stage
 	if a.writes {
-		native = make([]byte, a.size)
+		native := make([]byte, a.size)
 		m.gather(native)
 		if err := (&portable{out: true, native: native, external: stage}).items(m.t, m.count); err != nil {
 			return err
@@ -145,7 +144,7 @@ func (a *access) convert() error {
 	if a.writes || err != nil {
 		return err
 	}
-	native = make([]byte, a.moved)
+	native := make([]byte, a.moved)
 	p := portable{native: native, external: stage[:a.moved]}
 	if err = p.items(m.t, m.count); a.moved < a.size {
 		err = nil // the file has ended before
