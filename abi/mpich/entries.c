@@ -262,13 +262,13 @@ static inline int our_AMODE(int v) {
 	return (v & 128 ? 1 : 0) | (v & 1 ? 2 : 0) | (v & 16 ? 4 : 0) | (v & 64 ? 8 : 0) | (v & 2 ? 16 : 0) | (v & 8 ? 32 : 0) | (v & 256 ? 64 : 0) | (v & 32 ? 128 : 0) | (v & 4 ? 256 : 0) | (v & ~511 ? 1 << 30 : 0);
 }
 static inline int their_AMODE(int v) {
-	return (v & 1 ? 128 : 0) | (v & 2 ? 1 : 0) | (v & 4 ? 16 : 0) | (v & 8 ? 64 : 0) | (v & 16 ? 2 : 0) | (v & 32 ? 8 : 0) | (v & 64 ? 256 : 0) | (v & 128 ? 32 : 0) | (v & 256 ? 4 : 0) | 0;
+	return (v & 1 ? 128 : 0) | (v & 2 ? 1 : 0) | (v & 4 ? 16 : 0) | (v & 8 ? 64 : 0) | (v & 16 ? 2 : 0) | (v & 32 ? 8 : 0) | (v & 64 ? 256 : 0) | (v & 128 ? 32 : 0) | (v & 256 ? 4 : 0) | (v & ~511 ? 1 << 30 : 0);
 }
 static inline int our_ASSERT(int v) {
 	return (v & 1024 ? 1024 : 0) | (v & 8192 ? 2048 : 0) | (v & 4096 ? 4096 : 0) | (v & 2048 ? 8192 : 0) | (v & 16384 ? 16384 : 0) | (v & ~31744 ? 1 << 30 : 0);
 }
 static inline int their_ASSERT(int v) {
-	return (v & 1024 ? 1024 : 0) | (v & 2048 ? 8192 : 0) | (v & 4096 ? 4096 : 0) | (v & 8192 ? 2048 : 0) | (v & 16384 ? 16384 : 0) | 0;
+	return (v & 1024 ? 1024 : 0) | (v & 2048 ? 8192 : 0) | (v & 4096 ? 4096 : 0) | (v & 8192 ? 2048 : 0) | (v & 16384 ? 16384 : 0) | (v & ~31744 ? 1 << 30 : 0);
 }
 static inline int our_CODE(int v) {
 	switch (v) {
@@ -4533,5 +4533,5 @@ THEIR(double, Wtick, (void)) {
 THEIR(double, Wtime, (void)) {
 	return PMPI(Wtime)();
 }
-#include "removed.c"
+#include "beside.c"
 #include "fortran.c"

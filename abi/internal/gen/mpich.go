@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -57,9 +58,6 @@ func of(mpich []twin, enum string) (list []twin) {
 	return list
 }
 
-// others is what mpich/words.h has for values of an enumeration that are no constants; the values themselves for the rest.
-var others = map[string]string{"CODE": "code"}
-
 // flags are the enumerations whose constants are or-ed.
 var flags = []string{"AMODE", "ASSERT"}
 
@@ -80,7 +78,7 @@ func foreign(functions []function, mpich []twin) []byte {
 		}
 	}
 	b.WriteString("};\n\n")
-	for _, kind := range slices.Sorted(keys(handles)) {
+	for _, kind := range slices.Sorted(maps.Keys(handles)) {
 		if kind == "TYPE" || kind == "FILE" {
 			continue
 		}
@@ -92,40 +90,30 @@ func foreign(functions []function, mpich []twin) []byte {
 		}
 		fmt.Fprintf(&b, "\t}\n\treturn (%s)made(v);\n}\n", handles[kind].c)
 	}
-	for _, enum := range slices.Sorted(keys(enums)) {
+	for _, enum := range slices.Sorted(maps.Keys(enums)) {
 		list := of(mpich, enum)
+		write := values
 		if slices.Contains(flags, enum) {
-			flagged(&b, enum, list)
-			continue
+			write = flagged
 		}
-		values(&b, "our", enum, list)
+		write(&b, "our", enum, list)
 		for i, t := range list {
 			list[i].ours, list[i].theirs = t.theirs, t.ours
 		}
-		values(&b, "their", enum, list)
+		write(&b, "their", enum, list)
 	}
 	b.WriteString("\n")
 	for _, f := range functions {
 		if f.more || strings.HasSuffix(f.name, "_fromint") || strings.HasSuffix(f.name, "_toint") || f.name == "Get_processor_name" {
-			continue // they are in mpich/removed.c
+			continue // they are in mpich/beside.c
 		}
 		f.forms(func(name string, large bool) { f.foreign(&b, name, large) })
 	}
-	b.WriteString("#include \"removed.c\"\n#include \"fortran.c\"\n")
+	b.WriteString("#include \"beside.c\"\n#include \"fortran.c\"\n")
 	return b.Bytes()
 }
 
 func at(ours int64) string { return fmt.Sprintf("%#x", ours) }
-
-func keys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
 
 // values is the function that gives a constant's value in the ABI to. A value of that ABI which is none in the other stands for nothing.
 func values(b *bytes.Buffer, to, enum string, list []twin) {
@@ -136,8 +124,8 @@ func values(b *bytes.Buffer, to, enum string, list []twin) {
 		is[t.theirs] = true
 	}
 	rest := "v"
-	if others[enum] != "" {
-		rest = fmt.Sprintf("%s_%s(v)", to, others[enum])
+	if enum == "CODE" {
+		rest = to + "_code(v)" // of mpich/words.h
 	} else if to == "our" {
 		for _, t := range list {
 			if !is[t.ours] {
@@ -149,30 +137,18 @@ func values(b *bytes.Buffer, to, enum string, list []twin) {
 	fmt.Fprintf(b, "\t}\n\treturn %s;\n}\n", rest)
 }
 
-// flagged are both functions for constants that are or-ed. Bits that none has are kept, and meant to be an error.
-func flagged(b *bytes.Buffer, enum string, list []twin) {
+// flagged is values for constants that are or-ed. Bits that are none stand for one that is an error.
+func flagged(b *bytes.Buffer, to, enum string, list []twin) {
 	all := int64(0)
+	fmt.Fprintf(b, "static inline int %s_%s(int v) {\n\treturn ", to, enum)
 	for _, t := range list {
 		all |= t.theirs
+		fmt.Fprintf(b, "(v & %d ? %d : 0) | ", t.theirs, t.ours)
 	}
-	for _, to := range []string{"our", "their"} {
-		fmt.Fprintf(b, "static inline int %s_%s(int v) {\n\treturn ", to, enum)
-		for _, t := range list {
-			if to == "our" {
-				fmt.Fprintf(b, "(v & %d ? %d : 0) | ", t.theirs, t.ours)
-			} else {
-				fmt.Fprintf(b, "(v & %d ? %d : 0) | ", t.ours, t.theirs)
-			}
-		}
-		if to == "our" {
-			fmt.Fprintf(b, "(v & ~%d ? 1 << 30 : 0);\n}\n", all)
-		} else {
-			b.WriteString("0;\n}\n")
-		}
-	}
+	fmt.Fprintf(b, "(v & ~%d ? 1 << 30 : 0);\n}\n", all)
 }
 
-// lengths are how long a function's lists are, by the lists' names: in C, over the function's parameters.
+// length is how long a list is, in C over the function's parameters.
 func (f function) length(p param) string {
 	of := func(names ...string) string {
 		for _, q := range f.params {
@@ -189,7 +165,7 @@ func (f function) length(p param) string {
 	case "array_of_types":
 		return "count"
 	case "array_of_datatypes":
-		return of("max_datatypes")
+		return of("max_datatypes") // none of MPI_T_event_get_info, which finds no event
 	case "ranks1", "ranks2":
 		return "n"
 	case "array_of_distribs", "array_of_dargs":
@@ -207,7 +183,7 @@ func (f function) length(p param) string {
 	case "array_of_info":
 		return "count"
 	}
-	return "0"
+	panic(f.name + ": how long is " + p.name + "?")
 }
 
 // after is what else is to be done after a call that went well.

@@ -179,6 +179,7 @@ EXTENSION(GPU_query_support, (int type, int *is)) { return (void)type, *is = 0; 
 EXTENSION(Query_cuda_support, (void)) { return 0; }
 EXTENSION(Query_hip_support, (void)) { return 0; }
 EXTENSION(Query_ze_support, (void)) { return 0; }
+
 // Those that are not there. MPICH's library for Fortran names them all, and is not loaded where one is lacking.
 #define MISSING(name) EXTENSION(name, (void)) { return their_CODE(missing("MPIX_" #name)); }
 MISSING(Comm_revoke) MISSING(Comm_shrink) MISSING(Comm_agree) MISSING(Comm_failure_ack) MISSING(Comm_failure_get_acked) MISSING(Comm_get_failed) MISSING(Comm_get_stream) MISSING(Comm_test_threadcomm)
