@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"sync"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/yardstick"
@@ -12,11 +13,13 @@ import (
 //
 // All limits of tests are stretched here and nowhere else. Deadline, Await and Holds do
 // so themselves.
-func Limit(d time.Duration) time.Duration { return time.Duration(float64(d) * stretch) }
+func Limit(d time.Duration) time.Duration { return time.Duration(float64(d) * stretch()) }
 
 // stretch is by how much this machine stretches limits. Tests run beside other work, so
-// it is never less than leastStretch; a machine that is slow by itself stretches more.
-var stretch = min(max(leastStretch, slowness()), mostStretch)
+// it is never less than leastStretch; a machine that is slow by itself stretches more. It
+// is measured when first asked for: ranks that are a test's own program seldom wait, and
+// most of what their start took was this.
+var stretch = sync.OnceValue(func() float64 { return min(max(leastStretch, slowness()), mostStretch) })
 
 const (
 	leastStretch = 5

@@ -267,16 +267,21 @@ func TestConformanceTCP(t *testing.T) {
 
 func init() { soft.TLS = softtls.Handshake }
 
+// overTLS are the groups that are run over TLS. What is above the link the tests over
+// TCP have: with -short they are those that fill it.
+func overTLS(all []string) []string {
+	if brief() {
+		return []string{"transfer", "order", "ack", "dereg", "close", "random", "ud", "dc", "tag"}
+	}
+	return all
+}
+
 func TestConformanceTLS(t *testing.T) {
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake}), Brief: brief()})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake}), Brief: brief(), Groups: overTLS(nil)})
 }
 
 func TestConformanceTLSAdversarial(t *testing.T) {
-	groups := inMotion
-	if brief() { // what is above the link TestConformanceTCPAdversarial has
-		groups = []string{"transfer", "order", "ack", "dereg", "close", "random", "ud", "dc", "tag"}
-	}
-	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake, Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Doorbells: doorbells, Brief: true, Groups: groups})
+	rdmatest.Run(t, rdmatest.Fabric{Lacks: lacking, Idle: idle, Open: overTCP(soft.Config{Secure: softtls.Handshake, Adversary: &soft.Adversary{Seed: 7}}), Adversarial: true, Doorbells: doorbells, Brief: true, Groups: overTLS(inMotion)})
 }
 
 // oneHostAmongMany opens the first node on a host of its own and the others in
@@ -306,12 +311,15 @@ func TestConformanceTCPAdversarial(t *testing.T) {
 // afar are the groups that are run across processes: all, but in race builds,
 // where each process takes a second to start and the detector sees only one
 // of them, those with the most concurrency. Over TCP it takes what a peer's
-// completion ordered, in the peer's process, for a race. With -short those over TCP are
-// fewer: TestConformanceTCP has all of them in one process.
+// completion ordered, in the peer's process, for a race. With -short they are those in
+// which processes meet: TestConformance and TestConformanceTCP have all in one process.
 func afar(shared bool) []string {
+	meets := []string{"process", "transfer", "order", "dereg", "close", "srq", "ud", "xrc", "dc", "tag"}
 	switch {
-	case !arch.RaceEnabled && testing.Short() && !shared:
-		return []string{"process", "transfer", "order", "dereg", "close", "srq", "ud", "xrc", "dc", "tag"}
+	case !arch.RaceEnabled && testing.Short() && shared:
+		return append(meets, "access", "atomic", "mw", "mkey", "recv", "rnr", "ack", "event", "sva", "random")
+	case !arch.RaceEnabled && testing.Short():
+		return meets
 	case !arch.RaceEnabled:
 		return nil
 	case shared:
