@@ -144,19 +144,16 @@ func TestConformanceNode(t *testing.T) {
 		}
 		cfg.Host, cfg.Rank, cfg.Secret = "here", i, nil
 	}
+	serve(t, cfg)
+}
+
+// serve has this process be a node, and ends it.
+func serve(t *testing.T, cfg soft.Config) {
 	p, err := soft.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	devices, err := p.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, err := devices[0].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rdmatest.Serve(os.NewFile(rdmatest.ConnFD, "driver"), ctx); err != nil {
+	if err := rdmatest.Serve(os.NewFile(rdmatest.ConnFD, "driver"), openDevice(t, p)); err != nil {
 		t.Fatal(err)
 	}
 	os.Exit(0)

@@ -44,22 +44,7 @@ func TestRefusedNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := soft.New(soft.Config{Segment: segment, Rank: i, Host: "here", Secret: secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	devices, err := p.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, err := devices[0].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rdmatest.Serve(os.NewFile(rdmatest.ConnFD, "driver"), ctx); err != nil {
-		t.Fatal(err)
-	}
-	os.Exit(0)
+	serve(t, soft.Config{Segment: segment, Rank: i, Host: "here", Secret: secret})
 }
 
 // Two processes of one segment that may not touch each other's ordinary memory

@@ -30,18 +30,18 @@ func strangers(t *testing.T, pd rdma.PD) *peers.Set {
 	return set
 }
 
-// Where the segment is too small, as under ulimit -v, an engine is an error.
-func TestEngineInASmallSegment(t *testing.T) {
-	segment, err := shm.NewLocal(shm.DefaultGeometry(2, 0))
+// domainIn is a protection domain of the first of two ranks in a segment of its own.
+func domainIn(t *testing.T, g shm.Geometry) rdma.PD {
+	segment, err := shm.NewLocal(g)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer segment.Close()
+	t.Cleanup(func() { segment.Close() })
 	provider, err := soft.New(soft.Config{Segment: segment, Host: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer provider.Close()
+	t.Cleanup(func() { provider.Close() })
 	devices, err := provider.Devices()
 	if err != nil {
 		t.Fatal(err)
@@ -50,12 +50,18 @@ func TestEngineInASmallSegment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer device.Close()
+	t.Cleanup(func() { device.Close() })
 	pd, err := device.AllocPD()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pd.Close()
+	t.Cleanup(func() { pd.Close() })
+	return pd
+}
+
+// Where the segment is too small, as under ulimit -v, an engine is an error.
+func TestEngineInASmallSegment(t *testing.T) {
+	pd := domainIn(t, shm.DefaultGeometry(2, 0))
 	var idle sleeps
 	if _, err := New(Config{Rank: 0, Size: 2, PD: pd, Peers: strangers(t, pd), Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}), Idle: (*uint32)(&idle)}); !errors.Is(err, rdma.ErrNoMemory) {
 		t.Errorf("got %v, want %v", err, rdma.ErrNoMemory)
@@ -65,30 +71,7 @@ func TestEngineInASmallSegment(t *testing.T) {
 // When a receive fails because its peer is dead, its buffer is the caller's
 // again: the queue pair must be in a state in which no read lands any more.
 func TestFailedLinkReadsNothing(t *testing.T) {
-	segment, err := shm.NewLocal(shm.DefaultGeometry(2, shm.Limit()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer segment.Close()
-	provider, err := soft.New(soft.Config{Segment: segment, Host: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer provider.Close()
-	devices, err := provider.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	device, err := devices[0].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer device.Close()
-	pd, err := device.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pd.Close()
+	pd := domainIn(t, shm.DefaultGeometry(2, shm.Limit()))
 	died := errors.New("it has died")
 	var idle sleeps
 	e, err := New(Config{Rank: 0, Size: 2, PD: pd, Peers: strangers(t, pd), Waiter: wait.New(wait.Config{Scheduler: true, Sleeper: &idle}),
