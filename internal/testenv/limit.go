@@ -17,8 +17,8 @@ func Limit(d time.Duration) time.Duration { return time.Duration(float64(d) * st
 
 // stretch is by how much this machine stretches limits. Tests run beside other work, so
 // it is never less than leastStretch; a machine that is slow by itself stretches more. It
-// is measured when first asked for: ranks that are a test's own program seldom wait, and
-// most of what their start took was this.
+// is measured when first asked for: a rank that is the test's own program seldom waits, and
+// to measure takes as long as all else of its start.
 var stretch = sync.OnceValue(func() float64 { return min(max(leastStretch, slowness()), mostStretch) })
 
 const (
