@@ -85,7 +85,8 @@
 // Operands belong to the collective from the call to its return; when it
 // returns without an error everything has been received and every write from
 // them is complete. After an error peers may still be writing to registered
-// memory that was in it, until the [Mesh] is closed. The control region and the scratch belong to the team.
+// memory that was in it, until the [Mesh] is closed. The control region and the scratch
+// belong to the team; of teams that were freed the mesh keeps two control regions for those to come.
 //
 // A team is open, then broken (an error completion, a dead peer, an expired
 // context, calls that do not match: every later call returns the same *[Error],

@@ -388,8 +388,57 @@ func TestFreeWithoutTheOthers(t *testing.T) {
 		if err := m.team.Free(gone); !errors.Is(err, context.Canceled) {
 			t.Errorf("Free returned %v, want its context's error", err)
 		}
-		if len(m.mesh.kept) == 0 {
-			t.Error("the control region was not kept")
+		if len(m.mesh.kept) == 0 || len(m.mesh.spares) != 0 {
+			t.Error("the control region was not kept aside")
+		}
+		return nil
+	})
+}
+
+// A team has the control region of one before it, if it is long enough: neither memory nor its registration
+// is made anew. Of many that end the mesh keeps the longest.
+func TestTeamsInTurn(t *testing.T) {
+	nw := network{n: 4}
+	atOnce, inTurn := []int{8, 16, 32}, []int{8, 16, 32, 8, 32} // slots of teams
+	meetings := make([]*meeting, len(atOnce)+len(inTurn))
+	for i := range meetings {
+		meetings[i] = newMeeting(nw.n)
+	}
+	nw.run(t, func(ctx context.Context, m *member) error {
+		team := func(at, slots int) (*Team, error) {
+			cfg := nw.config(m, meetings[at].exchange(m.rank))
+			cfg.slots = slots
+			return NewTeam(ctx, cfg)
+		}
+		var all []*Team
+		for i, slots := range atOnce {
+			next, err := team(i, slots)
+			if err != nil {
+				return err
+			}
+			all = append(all, next)
+		}
+		keys := [...]uint32{all[1].region.RKey(), all[2].region.RKey()}
+		for _, next := range all {
+			if err := errors.Join(next.Barrier(ctx), next.Free(ctx)); err != nil {
+				return err
+			}
+		}
+		first := m.team
+		defer func() { m.team = first }()
+		j := newJob(rand.New(rand.NewPCG(1, 1)), AllReduce, Ring, nw.n, 1000)
+		for i, slots := range inTurn {
+			var err error
+			if m.team, err = team(len(atOnce)+i, slots); err != nil {
+				return err
+			}
+			got, want := m.team.region.RKey(), keys[slots/32]
+			if err := errors.Join(m.check(ctx, j, false), m.team.Free(ctx)); err != nil {
+				return err
+			}
+			if got != want {
+				t.Errorf("rank %d: team %d, of %d slots, has the region of key %#x, want %#x of %#x", m.rank, i, slots, got, want, keys)
+			}
 		}
 		return nil
 	})

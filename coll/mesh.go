@@ -1,8 +1,10 @@
 package coll
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -65,6 +67,7 @@ type Mesh struct {
 	wcs     [16]rdma.WC
 
 	mu     sync.Mutex
+	spares []rdma.MR // control regions for teams to come, the shortest first: no peer writes to them
 	kept   []rdma.MR // of teams that are gone, until Close
 	pinned [][]byte  // operands of broken calls that a peer's late write may reach
 }
@@ -182,10 +185,10 @@ func (m *Mesh) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
-	for _, mr := range m.kept {
+	for _, mr := range append(m.kept, m.spares...) {
 		errs = append(errs, mr.Close())
 	}
-	m.kept, m.pinned = nil, nil
+	m.spares, m.kept, m.pinned = nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -194,6 +197,38 @@ func (m *Mesh) keep(mr rdma.MR) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kept = append(m.kept, mr)
+}
+
+// mostSpares is one region for the team that comes and one for a team that comes before the last is over (StartFree).
+const mostSpares = 2
+
+// spare takes the control region of a team that is over for one that comes: to register memory
+// and to take its registration back costs more than the rest of a new team. The longest stay.
+func (m *Mesh) spare(mr rdma.MR) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.spares = append(m.spares, mr)
+	slices.SortFunc(m.spares, func(a, b rdma.MR) int { return cmp.Compare(a.Len(), b.Len()) })
+	if len(m.spares) <= mostSpares {
+		return nil
+	}
+	mr = m.spares[0]
+	m.spares = slices.Delete(m.spares, 0, 1)
+	return mr.Close()
+}
+
+// reuse gives a control region of at least length bytes, of which these are zero, or nil.
+func (m *Mesh) reuse(length int) rdma.MR {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, mr := range m.spares {
+		if mr.Len() >= uint64(length) {
+			m.spares = slices.Delete(m.spares, i, i+1)
+			clear(mr.Bytes()[:length])
+			return mr
+		}
+	}
+	return nil
 }
 
 // pin keeps memory alive until Close.

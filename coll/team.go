@@ -296,11 +296,13 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	if t.offloading.to = cfg.Offload; cfg.Offload != nil {
 		length = t.layout.desk() + deskSize(t.size)
 	}
-	t.region, err = t.mesh.pd.AllocMR(length, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
-	if err != nil {
-		return nil, fmt.Errorf("control region of %d bytes: %w", length, err)
+	if t.region = t.mesh.reuse(length); t.region == nil {
+		t.region, err = t.mesh.pd.AllocMR(length, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+		if err != nil {
+			return nil, fmt.Errorf("control region of %d bytes: %w", length, err)
+		}
 	}
-	t.bytes = t.region.Bytes()
+	t.bytes = t.region.Bytes()[:length]
 	if t.words, err = wordsOf(t.bytes); err != nil {
 		return nil, errors.Join(err, t.region.Close())
 	}
@@ -422,10 +424,12 @@ func (t *Team) Close() error {
 	for _, mr := range []rdma.MR{t.scratch, t.region} {
 		switch {
 		case mr == nil:
-		case over: // no peer writes to it any more
-			err = errors.Join(err, mr.Close())
-		default:
+		case !over: // peers may still write to it
 			t.mesh.keep(mr)
+		case mr == t.region && t.offloading.to == nil: // the daemon knows teams by their regions
+			err = errors.Join(err, t.mesh.spare(mr))
+		default:
+			err = errors.Join(err, mr.Close())
 		}
 	}
 	t.shut()
@@ -433,7 +437,8 @@ func (t *Team) Close() error {
 }
 
 // Free ends the use of the team in all members, as a collective call. If it returns nil, no peer
-// writes to this member any more, and the memory is freed. Otherwise it has done the same as Close.
+// writes to this member any more: the mesh has the control region for another team, and other memory
+// is freed. Otherwise it has done the same as Close.
 func (t *Team) Free(ctx context.Context) error {
 	if err := t.enter(farewell); err != nil {
 		if errors.Is(err, ErrBusy) || errors.Is(err, ErrClosed) {
