@@ -20,7 +20,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma/verbs"
 )
 
-// On a good machine nothing is found, and each finding says what it is about.
+// On a good machine nothing is found, each finding says what it is about, and no program runs twice.
 func TestHealthy(t *testing.T) {
 	m := healthy()
 	for _, f := range Examine(t.Context(), m.View, nil) {
@@ -29,6 +29,11 @@ func TestHealthy(t *testing.T) {
 		}
 		if f.Name == "" || f.Found == "" || f.Why == "" {
 			t.Errorf("got %+v, want all of name, found and why", f)
+		}
+	}
+	for line, times := range m.ran {
+		if times > 1 {
+			t.Errorf("%s ran %d times", line, times)
 		}
 	}
 }

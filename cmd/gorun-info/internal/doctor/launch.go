@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -147,8 +148,13 @@ func (v *View) launchers(ctx context.Context) []tool {
 	return list
 }
 
-// launcher asks a launcher what it is.
+// launcher is what a launcher says of itself. Several checks want to know, and it is asked once.
 func (v *View) launcher(ctx context.Context, file string) tool {
+	asked, _ := v.asked.LoadOrStore(file, sync.OnceValue(func() tool { return v.askLauncher(ctx, file) }))
+	return asked.(func() tool)()
+}
+
+func (v *View) askLauncher(ctx context.Context, file string) tool {
 	text, err := v.ask(ctx, file, "--version")
 	t := tool{file: file}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/envvar"
@@ -52,6 +53,8 @@ type View struct {
 	Resolve    func(ctx context.Context, name string) ([]netip.Addr, error)
 	Reverse    func(ctx context.Context, addr netip.Addr) ([]string, error)
 	Interfaces func() ([]Interface, error)
+
+	asked sync.Map // what the launchers have said, a func() tool by file
 }
 
 // A Program runs, and is told and says something.

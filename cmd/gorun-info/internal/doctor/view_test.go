@@ -33,6 +33,7 @@ type machine struct {
 	limitError error
 	space      map[string]Space
 	says       map[string]string // what a command line prints
+	ran        map[string]int    // how often
 	fails      map[string]error
 	verbs      int           // devices that libibverbs knows
 	took       time.Duration // what a look into the name service takes
@@ -50,17 +51,18 @@ func addrs(texts ...string) []netip.Addr {
 
 const everyday = 0o644
 
-// healthy is a machine on which all is well: a user's, with four CPUs, both MPIs
-// and a job of four ranks.
-// tryMPICH is how its MPI is tried.
+// tryMPICH is how the MPI of a healthy machine is tried.
 const tryMPICH = "/opt/gorun/gorun --strict-pmi -np 2 /opt/gorun/gorun-pmix --try-mpi /usr/lib/libmpich.so.12"
 
+// healthy is a machine on which all is well: a user's, with four CPUs, both MPIs
+// and a job of four ranks.
 func healthy() *machine {
 	m := &machine{
 		files:  fstest.MapFS{},
 		limits: map[int][2]uint64{},
 		space:  map[string]Space{"/dev/shm": {Total: 8 << 30, Free: 8 << 30}, "/tmp": {Total: 100 << 30, Free: 50 << 30}},
 		says:   map[string]string{},
+		ran:    map[string]int{},
 		fails:  map[string]error{},
 		verbs:  1,
 		clock:  time.Unix(1_800_000_000, 0),
@@ -143,6 +145,9 @@ func healthy() *machine {
 			if argv[0] == "ssh" {
 				line = "ssh " + argv[len(argv)-2]
 			}
+			m.mu.Lock()
+			m.ran[line]++
+			m.mu.Unlock()
 			text, known := m.says[line]
 			if err := m.fails[line]; err != nil {
 				return "", text, err
