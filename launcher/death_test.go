@@ -156,10 +156,7 @@ func TestJobInsideAJobIsKilled(t *testing.T) {
 // TestLauncherIsKilledWhileStarting kills at all times of the start.
 func TestLauncherIsKilledWhileStarting(t *testing.T) {
 	testenv.NoLeaks(t)
-	n := 40
-	if testing.Short() {
-		n = 5
-	}
+	n := testenv.Fewer(40, 5)
 	for i := range n {
 		job := Job{NP: 24, Argv: sh("sleep 100 & setsid sleep 100 & wait")}
 		overAgents(t, &job, i%2*2)

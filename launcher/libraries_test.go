@@ -36,7 +36,7 @@ func TestRanksWithDifferentLibraries(t *testing.T) {
 		"none":           {`P init barrier finalize`, ""},
 		"below a script": {`sh -c '"$0" --role pmi map=libmpich.so.12.$PMI_RANK.0 init barrier finalize; true' "$0"`, "libmpich.so.12."},
 	} {
-		for _, way := range ways {
+		for _, way := range waysOf(name) {
 			t.Run(name+" "+way.name, func(t *testing.T) {
 				testenv.NoLeaks(t)
 				for _, strict := range []bool{false, true} {

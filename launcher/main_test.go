@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -302,11 +303,22 @@ func roleSignalled([]string) int {
 	return 0
 }
 
-// The two ways to run a job's ranks.
-var ways = []struct {
+// A way to run a job's ranks.
+type way struct {
 	name  string
 	hosts int // of a forked agent each; 0: in this process
-}{{"here", 0}, {"agents", 2}}
+}
+
+var ways = []way{{"here", 0}, {"agents", 2}}
+
+// waysOf are the ways of one case of many: with -short one of them, by its name.
+func waysOf(name string) []way {
+	if !testing.Short() {
+		return ways
+	}
+	at := int(crc32.ChecksumIEEE([]byte(name))) % len(ways)
+	return ways[at : at+1]
+}
 
 // overAgents lets a job run on hosts a, b, ... of agents of this binary.
 func overAgents(t testing.TB, job *Job, hosts int) {

@@ -301,7 +301,7 @@ func TestLongLines(t *testing.T) {
 
 // A rank whose line is too long to be kept loses no byte of it, and the user is told.
 func TestTooLongLineLosesNoByte(t *testing.T) {
-	const size = 40 << 20
+	size := testenv.Fewer(40<<20, 17<<20)
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)

@@ -46,7 +46,7 @@ func TestStatusAndCauseOfEnds(t *testing.T) {
 		{"killed in a fence", steps("init", "barrier", "@0", "kill=9", "barrier", "finalize"), 137, 0, "killed by signal 9"},
 		{"breaks the protocol", steps("init", "barrier", "@2", "raw=cmd=frobnicate", "barrier", "finalize"), 1, 2, "frobnicate"},
 	} {
-		for _, way := range ways {
+		for _, way := range waysOf(c.name) {
 			t.Run(c.name+"/"+way.name, func(t *testing.T) {
 				testenv.NoLeaks(t)
 				job := Job{Argv: c.argv, NP: 4, Grace: 400 * time.Millisecond, Env: append(os.Environ(), "MEET="+t.TempDir())}
@@ -290,10 +290,11 @@ func TestRanksAreStartedUntilOneFails(t *testing.T) {
 
 func TestRunJobsConcurrently(t *testing.T) {
 	testenv.NoLeaks(t)
+	each := testenv.Fewer(5, 2)
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			for k := range 5 {
+			for k := range each {
 				want := (i*5 + k) % 3
 				var out buffer
 				job := Job{NP: 3, Argv: roleArgv(t, "pmi", "init", "barrier", "say=x", "finalize", fmt.Sprint("exit=", want)), Stdout: &out}
@@ -309,10 +310,7 @@ func TestRunJobsConcurrently(t *testing.T) {
 
 func TestManyJobsInARow(t *testing.T) {
 	testenv.NoLeaks(t)
-	n := 200
-	if testing.Short() {
-		n = 20
-	}
+	n := testenv.Fewer(200, 20)
 	for i := range n {
 		if r, _, _, err := runJob(t, Job{NP: 2, Argv: []string{"true"}}); err != nil || r.ExitStatus != 0 {
 			t.Fatalf("job %d: got %+v, cause %v, error %v", i, r, r.Cause, err)

@@ -129,20 +129,20 @@ func TestSpawnRefused(t *testing.T) {
 	if err := os.WriteFile(text, []byte("#!/no/such/interpreter\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, way := range ways {
-		for name, c := range map[string]struct{ spawn, want string }{
-			"no such program":     {"2|./missing|", ":_no_such_program"},
-			"not in PATH":         {"2|no-such-program|", "directories_of_PATH,_nor_in_the_working_directory"},
-			"no interpreter":      {"3|" + text + "|", "its_interpreter"},
-			"not executable":      {"1|/etc/passwd|", "not_executable"},
-			"no directory":        {"1|self|finalize|wdir=/no/such/dir", "/no/such/dir"},
-			"not on its path":     {"1|sh||path=/usr", ":_no_such_program_in_/usr"},
-			"host not of the job": {"1|self|finalize|host=elsewhere", "elsewhere:_it_is_not_among"},
-			"soft without number": {"2|self|finalize|soft=3:9", "soft=3:9"},
-			"soft nonsense":       {"2|self|finalize|soft=x", "soft=x"},
-			"another machine":     {"1|self|finalize|arch=vax", "arch=vax"},
-			"too many":            {"1000000|self|finalize", "1000000_processes"},
-		} {
+	for name, c := range map[string]struct{ spawn, want string }{
+		"no such program":     {"2|./missing|", ":_no_such_program"},
+		"not in PATH":         {"2|no-such-program|", "directories_of_PATH,_nor_in_the_working_directory"},
+		"no interpreter":      {"3|" + text + "|", "its_interpreter"},
+		"not executable":      {"1|/etc/passwd|", "not_executable"},
+		"no directory":        {"1|self|finalize|wdir=/no/such/dir", "/no/such/dir"},
+		"not on its path":     {"1|sh||path=/usr", ":_no_such_program_in_/usr"},
+		"host not of the job": {"1|self|finalize|host=elsewhere", "elsewhere:_it_is_not_among"},
+		"soft without number": {"2|self|finalize|soft=3:9", "soft=3:9"},
+		"soft nonsense":       {"2|self|finalize|soft=x", "soft=x"},
+		"another machine":     {"1|self|finalize|arch=vax", "arch=vax"},
+		"too many":            {"1000000|self|finalize", "1000000_processes"},
+	} {
+		for _, way := range waysOf(name) {
 			t.Run(way.name+" "+name, func(t *testing.T) {
 				testenv.NoLeaks(t)
 				job := Job{Argv: spawner(t, "@0", "spawn="+c.spawn, "barrier", "say=goes on", "finalize"), NP: 2}
@@ -161,19 +161,19 @@ func TestSpawnRefused(t *testing.T) {
 
 // Whatever happens to a spawned rank happens to the job.
 func TestSpawnedRankFails(t *testing.T) {
-	for _, way := range ways {
-		for name, c := range map[string]struct {
-			steps  []string
-			status int
-			text   string
-		}{
-			"abort":          {[]string{"init", "barrier", "@1", "abort=9"}, 9, "rank 1 of spawn 1 (host "},
-			"exit":           {[]string{"init", "barrier", "@1", "exit=3"}, 3, "exited with status 3"},
-			"signal":         {[]string{"init", "barrier", "@1", "kill=9"}, 137, "killed by signal 9"},
-			"never joins":    {[]string{"@1", "exit=5"}, 5, "rank 1 of spawn 1 (host "},
-			"no finalize":    {[]string{"init", "barrier", "@1", "exit=0"}, 1, "without MPI_Finalize"},
-			"breaks the PMI": {[]string{"init", "barrier", "@1", "raw=cmd=nonsense", "sleep=20000"}, 1, "pmi: unknown command: cmd=nonsense"},
-		} {
+	for name, c := range map[string]struct {
+		steps  []string
+		status int
+		text   string
+	}{
+		"abort":          {[]string{"init", "barrier", "@1", "abort=9"}, 9, "rank 1 of spawn 1 (host "},
+		"exit":           {[]string{"init", "barrier", "@1", "exit=3"}, 3, "exited with status 3"},
+		"signal":         {[]string{"init", "barrier", "@1", "kill=9"}, 137, "killed by signal 9"},
+		"never joins":    {[]string{"@1", "exit=5"}, 5, "rank 1 of spawn 1 (host "},
+		"no finalize":    {[]string{"init", "barrier", "@1", "exit=0"}, 1, "without MPI_Finalize"},
+		"breaks the PMI": {[]string{"init", "barrier", "@1", "raw=cmd=nonsense", "sleep=20000"}, 1, "pmi: unknown command: cmd=nonsense"},
+	} {
+		for _, way := range waysOf(name) {
 			t.Run(way.name+" "+name, func(t *testing.T) {
 				testenv.NoLeaks(t)
 				// The others wait for what will not come.

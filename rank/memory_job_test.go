@@ -127,10 +127,7 @@ func TestMemoryOfManyProcesses(t *testing.T) {
 	}
 	testenv.NoLeaks(t)
 	const most = 1 << 20
-	n := int64(64)
-	if testing.Short() {
-		n = 16
-	}
+	n := testenv.Fewer(int64(64), 16)
 	j := &job{program: "memory", hosts: []int{int(n)}}
 	j.start(t)
 	var bytes int64

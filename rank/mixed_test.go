@@ -192,10 +192,7 @@ func (m *mixture) run(shapes int) error {
 // other, on a plain device and on one that misbehaves.
 func TestMixedForms(t *testing.T) {
 	testenv.NoLeaks(t)
-	shapes := 80
-	if testing.Short() {
-		shapes = 20
-	}
+	shapes := testenv.Fewer(80, 20)
 	for n := 1; n <= 16; n++ {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprintf("n=%d/seed=%d", n, seed), func(t *testing.T) {

@@ -227,10 +227,7 @@ func TestCrowdedRanksSendNoLetters(t *testing.T) {
 // The whole suite over dynamic connections.
 func TestSuiteOverBudget(t *testing.T) {
 	testenv.NoLeaks(t)
-	sizes, seeds := []int{2, 3, 5, 8}, uint64(3)
-	if testing.Short() {
-		sizes, seeds = []int{2, 5}, 1
-	}
+	sizes, seeds := testenv.Fewer([]int{2, 3, 5, 8}, []int{2, 5}), testenv.Fewer(uint64(3), 1)
 	for _, n := range sizes {
 		for _, verbs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("n=%d/verbs=%v", n, verbs), func(t *testing.T) {

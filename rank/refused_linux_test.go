@@ -201,7 +201,7 @@ func TestRanksWithoutProcessVM(t *testing.T) {
 		{"memfd", "", []int{3}, true, false},
 		{"first", "", []int{3}, false, false},
 		{"last", "", []int{3}, false, true},
-		{"last", "soft0", []int{3}, false, false},
+		{"last", "soft0", []int{3}, false, true},
 		{"foreigner", "", []int{3}, false, false},
 		{"foreigner", "soft0", []int{3}, false, true},
 	} {

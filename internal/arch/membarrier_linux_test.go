@@ -37,10 +37,7 @@ func TestRegisterMembarrier(t *testing.T) {
 // these rounds on a 2-core Sapphire Rapids.
 func TestMembarrierOrdersStoreAndLoad(t *testing.T) {
 	register(t)
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 2_000
-	}
+	rounds := testenv.Fewer(20_000, 2_000)
 	missed := storeBuffering(rounds, func() {
 		if err := Membarrier(); err != nil {
 			t.Errorf("Membarrier: %v", err)

@@ -210,10 +210,7 @@ func TestBellAgainstStore(t *testing.T) {
 	for _, covered := range []bool{false, true} {
 		t.Run(map[bool]string{true: "registered", false: "unregistered"}[covered], func(t *testing.T) {
 			testenv.NoLeaks(t)
-			rounds := uint64(20_000)
-			if testing.Short() {
-				rounds = 2_000
-			}
+			rounds := testenv.Fewer(uint64(20_000), 2_000)
 			if covered && !registerBusy() {
 				testenv.Unsupported(t, "the kernel has no membarrier(GLOBAL_EXPEDITED), or forbids it")
 			}

@@ -40,3 +40,11 @@ func Part(t testing.TB, part string) {
 		t.Skipf("skipped: not in make test; to run it: make test-%s", part)
 	}
 }
+
+// Fewer is how many of a kind a test makes: all, or few with -short.
+func Fewer[T any](all, few T) T {
+	if testing.Short() {
+		return few
+	}
+	return all
+}

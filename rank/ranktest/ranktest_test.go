@@ -25,10 +25,7 @@ func TestEach(t *testing.T) {
 		}
 		return nil
 	})
-	devices := 3
-	if testing.Short() {
-		devices = 2
-	}
+	devices := testenv.Fewer(3, 2)
 	if got, want := ranks.Load(), int32(devices*(1+3)); got != want {
 		t.Errorf("the function ran on %d ranks, want %d", got, want)
 	}

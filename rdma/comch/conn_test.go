@@ -72,10 +72,7 @@ func TestMessagesArriveInOrder(t *testing.T) {
 				testenv.NoLeaks(t)
 				ctx := limit(t)
 				server, client := connected(t, kind, cfg)
-				n := 2000
-				if testing.Short() {
-					n = 300
-				}
+				n := testenv.Fewer(2000, 300)
 				errs := make(chan error, 4)
 				go func() { errs <- send(ctx, server, 3, n) }()
 				go func() { errs <- send(ctx, client, 5, n/2) }()

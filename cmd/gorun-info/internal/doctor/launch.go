@@ -140,8 +140,7 @@ func (v *View) launchers(ctx context.Context) []tool {
 	}
 	var list []tool
 	for _, file := range files {
-		t := v.launcher(ctx, file)
-		if t.flavour != "" && !slices.ContainsFunc(list, func(o tool) bool { return o.flavour == t.flavour && o.version == t.version }) {
+		if t := v.launcher(ctx, file); t.flavour != "" && !slices.ContainsFunc(list, func(o tool) bool { return o.flavour == t.flavour && o.version == t.version }) {
 			list = append(list, t)
 		}
 	}
@@ -150,8 +149,8 @@ func (v *View) launchers(ctx context.Context) []tool {
 
 // launcher is what a launcher says of itself. Several checks want to know, and it is asked once.
 func (v *View) launcher(ctx context.Context, file string) tool {
-	asked, _ := v.asked.LoadOrStore(file, sync.OnceValue(func() tool { return v.askLauncher(ctx, file) }))
-	return asked.(func() tool)()
+	says, _ := v.asked.LoadOrStore(file, sync.OnceValue(func() tool { return v.askLauncher(ctx, file) }))
+	return says.(func() tool)()
 }
 
 func (v *View) askLauncher(ctx context.Context, file string) tool {

@@ -53,8 +53,7 @@ type View struct {
 	Resolve    func(ctx context.Context, name string) ([]netip.Addr, error)
 	Reverse    func(ctx context.Context, addr netip.Addr) ([]string, error)
 	Interfaces func() ([]Interface, error)
-
-	asked sync.Map // what the launchers have said, a func() tool by file
+	asked      sync.Map // what the launchers have said, a func() tool by file
 }
 
 // A Program runs, and is told and says something.
