@@ -35,9 +35,7 @@ func TestManyHostsStartInTurns(t *testing.T) {
 	const limit = 8
 	// With "core" the agents are asked for their machines first.
 	for placed, hosts := range map[string]int{"": 48, "core": 24} {
-		if testing.Short() {
-			hosts = 12
-		}
+		hosts = testenv.Fewer(hosts, 12)
 		t.Run("bind to "+placed, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			log := filepath.Join(t.TempDir(), "log")

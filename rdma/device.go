@@ -187,7 +187,7 @@ type Sleeper interface {
 	// Prepare makes each later operation of a peer end the next Sleep.
 	Prepare()
 	// Sleep waits at most nanoseconds for an operation of a peer since
-	// Prepare, and reports whether there was one. It may also return early.
+	// Prepare, and reports whether there was one. It may also return early, and with 0 does so at once.
 	Sleep(nanoseconds int64) (woken bool)
 	// Cancel undoes Prepare.
 	Cancel()

@@ -389,7 +389,7 @@ func (w *Waiter) park(ctx context.Context, c Condition, start time.Time) (ready 
 		woken := w.sleeper.Sleep(int64(min(max(w.now().Sub(start)/napDivisor, sleepLeast), w.longest)))
 		w.counts.Sleeps++
 		if c.Ready() {
-			if !woken {
+			if !woken && !w.sleeper.Sleep(0) { // nor has anybody rung since
 				w.counts.Overslept++
 			}
 			return true, nil

@@ -192,7 +192,9 @@ type hours struct {
 func (h *hours) Prepare() {}
 func (h *hours) Cancel()  {}
 func (h *hours) Sleep(ns int64) bool {
-	h.sleeps = append(h.sleeps, time.Duration(ns))
+	if ns > 0 {
+		h.sleeps = append(h.sleeps, time.Duration(ns))
+	}
 	h.now = h.now.Add(time.Duration(ns))
 	return false
 }

@@ -218,27 +218,35 @@ func TestThreadsArePinnedWhereThereAreCPUs(t *testing.T) {
 	}
 }
 
-// A thread that has slept is woken by the launch, not by the end of its sleep.
+// A thread that has slept is woken by the launch, not by the end of its sleep. Whoever launches may lose the CPU
+// just before it wakes the thread, so the least of three groups counts.
 func TestIdleThreadsAreWoken(t *testing.T) {
 	testenv.NoLeaks(t)
 	c := open(t, Config{Threads: 2})
-	g := group(t, c, 2)
-	defer func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-		for _, d := range g.threads {
-			if n := d.waiter.woken.Counts(); n.Sleeps == 0 || n.Overslept != 0 {
-				t.Errorf("thread %d: %+v, want sleeps, of which none ended by its time alone", d.rank, n)
+	var overslept uint64
+	for range 3 {
+		g := group(t, c, 2)
+		for range 5 {
+			testenv.Await(t, 10*time.Second, "both threads sleep", func() bool { return g.bell.waiting.Load() == 2 })
+			if err := finished(t, launched(t, g, Launch{Kernel: func(*Thread) error { return nil }})); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}()
-	for range 5 {
-		testenv.Await(t, 10*time.Second, "both threads sleep", func() bool { return g.bell.waiting.Load() == 2 })
-		if err := finished(t, launched(t, g, Launch{Kernel: func(*Thread) error { return nil }})); err != nil {
+		if err := g.Close(); err != nil {
 			t.Fatal(err)
 		}
+		overslept = 0
+		for _, d := range g.threads {
+			n := d.waiter.woken.Counts()
+			if overslept += n.Overslept; n.Sleeps == 0 {
+				t.Errorf("thread %d has not slept", d.rank)
+			}
+		}
+		if overslept == 0 {
+			return
+		}
 	}
+	t.Errorf("%d sleeps ended by their time alone, want none", overslept)
 }
 
 func TestLaunchDoesNotAllocate(t *testing.T) {
