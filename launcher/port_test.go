@@ -68,13 +68,14 @@ func TestPMIPortEnds(t *testing.T) {
 	}
 }
 
-// Strangers at the port are turned away, and ranks are served all the same.
-func TestPMIPortTurnsForgedConnectionsAway(t *testing.T) {
-	testenv.NoLeaks(t)
+// heldAtPort starts two ranks, which join when finish is called, and gives the address of their PMI server. finish waits
+// for them, and sees that they have met.
+func heldAtPort(t *testing.T) (address string, finish func()) {
+	t.Helper()
 	var out buffer
 	ready := out.await("PMI_PORT=")
 	// The ranks wait for a line, and a test that is killed leaves nothing behind.
-	stdin, finish := io.Pipe()
+	stdin, line := io.Pipe()
 	job := Job{Argv: sh(`echo PMI_PORT=$PMI_PORT; read x; exec "$@"`), NP: 2, PMIPort: true, Stdin: stdin, StdinRank: StdinAll, Stdout: &out}
 	job.Argv = append(append(job.Argv, "sh"), roleArgv(t, "pmi", "init", "barrier", "size", "finalize")...)
 	done := make(chan struct{})
@@ -90,7 +91,21 @@ func TestPMIPortTurnsForgedConnectionsAway(t *testing.T) {
 	case <-done:
 		t.Fatalf("got %+v, %v, %q before a rank has told its port", r, err, out.String())
 	}
-	address := strings.TrimPrefix(strings.SplitN(out.String(), "\n", 2)[0], "PMI_PORT=")
+	return strings.TrimPrefix(strings.SplitN(out.String(), "\n", 2)[0], "PMI_PORT="), func() {
+		t.Helper()
+		fmt.Fprintln(line)
+		line.Close()
+		<-done
+		if err != nil || r.ExitStatus != 0 || !strings.Contains(out.String(), "0/2\n") || !strings.Contains(out.String(), "1/2\n") {
+			t.Errorf("got %+v, %v, %q", r, err, out.String())
+		}
+	}
+}
+
+// Strangers at the port are turned away, and ranks are served all the same.
+func TestPMIPortTurnsForgedConnectionsAway(t *testing.T) {
+	testenv.NoLeaks(t)
+	address, finish := heldAtPort(t)
 	var conns []net.Conn
 	for _, say := range []string{"", "x", "GET / HTTP/1.1\r\n\r\n", "cmd=initack pmiid=7\n", "cmd=initack pmiid=-1\n", "cmd=init pmi_version=1\n", strings.Repeat("y", 1000), "\n"} {
 		c, err := net.Dial("tcp", address)
@@ -120,37 +135,14 @@ func TestPMIPortTurnsForgedConnectionsAway(t *testing.T) {
 	for _, c := range conns {
 		c.Close()
 	}
-	fmt.Fprintln(finish)
-	finish.Close()
-	<-done
-	if err != nil || r.ExitStatus != 0 || !strings.Contains(out.String(), "0/2\n") || !strings.Contains(out.String(), "1/2\n") {
-		t.Errorf("got %+v, %v, %q", r, err, out.String())
-	}
+	finish()
 }
 
 // As many silent connections as there may be, and more, keep no rank out, and neither
 // do those that come and go.
 func TestPMIPortServesRanksBesideSilentConnections(t *testing.T) {
 	testenv.NoLeaks(t)
-	var out buffer
-	ready := out.await("PMI_PORT=")
-	stdin, finish := io.Pipe()
-	job := Job{Argv: sh(`echo PMI_PORT=$PMI_PORT; read x; exec "$@"`), NP: 2, PMIPort: true, Stdin: stdin, StdinRank: StdinAll, Stdout: &out}
-	job.Argv = append(append(job.Argv, "sh"), roleArgv(t, "pmi", "init", "barrier", "size", "finalize")...)
-	done := make(chan struct{})
-	var r Result
-	var err error
-	go func() {
-		defer close(done)
-		defer stdin.Close()
-		r, err = Run(testenv.Deadline(t, time.Minute), job)
-	}()
-	select {
-	case <-ready:
-	case <-done:
-		t.Fatalf("got %+v, %v, %q before a rank has told its port", r, err, out.String())
-	}
-	address := strings.TrimPrefix(strings.SplitN(out.String(), "\n", 2)[0], "PMI_PORT=")
+	address, finish := heldAtPort(t)
 	for range 260 {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
@@ -165,12 +157,7 @@ func TestPMIPortServesRanksBesideSilentConnections(t *testing.T) {
 		}
 		c.Close()
 	}
-	fmt.Fprintln(finish)
-	finish.Close()
-	<-done
-	if err != nil || r.ExitStatus != 0 || !strings.Contains(out.String(), "0/2\n") || !strings.Contains(out.String(), "1/2\n") {
-		t.Errorf("got %+v, %v, %q", r, err, out.String())
-	}
+	finish()
 }
 
 // A second connection of a rank is none.

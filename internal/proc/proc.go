@@ -4,7 +4,10 @@ package proc
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +33,29 @@ type Stat struct {
 
 // Of is the stat of a process. ok is false where there is none, or no /proc.
 func Of(pid int) (s Stat, ok bool) { return Read("/proc/" + strconv.Itoa(pid) + "/stat") }
+
+// Children are the processes whose parent is the first thread of a process, which is all of a process that has one thread.
+// There are none where the kernel was built without that list.
+func Children(pid int) (list []int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+	for word := range strings.FieldsSeq(string(text)) {
+		if child, err := strconv.Atoi(word); err == nil {
+			list = append(list, child)
+		}
+	}
+	return list
+}
+
+// All are the processes of this machine that can be seen.
+func All() (list []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
 
 // Read reads a file as /proc/PID/stat or /proc/PID/task/TID/stat.
 func Read(file string) (s Stat, ok bool) {

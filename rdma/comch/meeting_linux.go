@@ -243,31 +243,37 @@ func (t *talk) refuse(err error) {
 	}
 }
 
-// greetHere is the listener's half of the handshake. It owns conn.
-func greetHere(ctx context.Context, cfg *Config, conn net.Conn) (*Conn, error) {
-	t := &talk{conn: conn.(*net.UnixConn)}
+// shake goes through one half of the handshake. It owns conn. peer is who stands at its other end, also where that fails.
+func shake(ctx context.Context, conn *net.UnixConn, half func(*talk) (*ringConn, error)) (c *Conn, peer string, err error) {
+	t := &talk{conn: conn}
 	end := t.begin(ctx)
-	peer, err := same(t.conn)
-	var c *ringConn
+	peer, err = same(conn)
+	var ring *ringConn
 	if err == nil {
-		c, err = t.greet(cfg)
+		ring, err = half(t)
 	}
 	if err == nil {
 		if err = t.finish(end); err != nil {
-			err = errors.Join(err, c.close())
+			err = errors.Join(err, ring.close())
 		}
 	}
 	if err != nil {
 		end()
 		t.refuse(err)
 		conn.Close()
-		if peer != "" {
-			err = fmt.Errorf("%s: %w", peer, err)
-		}
-		return nil, err
+		return nil, peer, err
 	}
-	c.watch(t.conn)
-	return &Conn{t: c, peer: peer}, nil
+	ring.watch(conn)
+	return &Conn{t: ring, peer: peer}, peer, nil
+}
+
+// greetHere is the listener's half.
+func greetHere(ctx context.Context, cfg *Config, conn net.Conn) (*Conn, error) {
+	c, peer, err := shake(ctx, conn.(*net.UnixConn), func(t *talk) (*ringConn, error) { return t.greet(cfg) })
+	if err != nil && peer != "" {
+		err = fmt.Errorf("%s: %w", peer, err)
+	}
+	return c, err
 }
 
 func (t *talk) greet(cfg *Config) (*ringConn, error) {
@@ -317,31 +323,13 @@ func (t *talk) receiveBare() (hello, error) {
 	return h, err
 }
 
-// joinHere is the client's half. It owns conn.
+// joinHere is the client's half.
 func joinHere(ctx context.Context, cfg *Config, conn *net.UnixConn) (*Conn, error) {
-	t := &talk{conn: conn}
-	end := t.begin(ctx)
-	peer, err := same(conn)
-	var c *ringConn
-	if err == nil {
-		c, err = t.join(cfg)
+	c, _, err := shake(ctx, conn, func(t *talk) (*ringConn, error) { return t.join(cfg) })
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	if err == nil {
-		if err = t.finish(end); err != nil {
-			err = errors.Join(err, c.close())
-		}
-	}
-	if err != nil {
-		end()
-		t.refuse(err)
-		conn.Close()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, err
-	}
-	c.watch(conn)
-	return &Conn{t: c, peer: peer}, nil
+	return c, err
 }
 
 func (t *talk) join(cfg *Config) (*ringConn, error) {

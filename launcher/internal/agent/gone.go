@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/internal/peer"
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // isGone tells, as soon as it can, that the machine of a login has acknowledged nothing for a time, by a connection of its own to the same port; false:
@@ -117,10 +118,8 @@ func masterOf(pids []int) []int {
 	if len(programs) == 0 {
 		return nil
 	}
-	all, _ := os.ReadDir("/proc")
-	for _, e := range all {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || slices.Contains(pids, pid) {
+	for _, pid := range proc.All() {
+		if slices.Contains(pids, pid) {
 			continue
 		}
 		own := program(pid)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -130,12 +131,7 @@ func silentPeer(fd int, limit time.Duration) (at netip.AddrPort, err error) {
 func family(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", all[i]))
-		for word := range strings.FieldsSeq(string(text)) {
-			if child, err := strconv.Atoi(word); err == nil {
-				all = append(all, child)
-			}
-		}
+		all = append(all, proc.Children(all[i])...)
 	}
 	return all
 }

@@ -37,35 +37,33 @@ type Spawned struct {
 
 // ask passes on what a rank wants of the PMI-1 server and of which the server
 // knows nothing itself.
-func (h *Host) ask(e pmi.Event) {
+func (s *server) ask(e pmi.Event) {
 	switch e := e.(type) {
 	case pmi.Name:
 		if e.Query.Op == pmi.Lookup && e.Query.Service == pmi.DaemonService {
-			h.daemonAsked(e.Rank)
+			engine := s.engine(s.spec.local(e.Rank))
+			s.apply(engine, engine.NameDone(e.Rank, s.daemon.ask()))
 			return
 		}
-		h.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Name: &e.Query}})
+		s.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Name: &e.Query}})
 	case pmi.Spawn:
-		s := &Spawn{Apps: make([]link.App, len(e.Apps)), Preset: e.Preset}
+		spawn := &Spawn{Apps: make([]link.App, len(e.Apps)), Preset: e.Preset}
 		for i, a := range e.Apps {
-			s.Apps[i] = link.App{Argv: append([]string{a.Program}, a.Args...), NP: a.N, Info: a.Info}
+			spawn.Apps[i] = link.App{Argv: append([]string{a.Program}, a.Args...), NP: a.N, Info: a.Info}
 		}
-		h.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Spawn: s}})
+		s.emit(Event{Kind: Asked, Rank: e.Rank, Ask: &Ask{Spawn: spawn}})
 	}
 }
 
 // answered takes the answer for a rank that may have gone meanwhile.
-func (h *Host) answered(rank int, r *Reply) {
+func (s *server) answered(rank int, r *Reply) {
 	switch {
-	case r == nil || h.ranks == nil || h.spec.local(rank) < 0:
-	case r.Tag != 0 && h.pmix != nil && r.Spawn != nil:
-		h.pmix.Spawned(r.Tag, "gorun_"+r.Spawn.Job, r.Spawn.Err)
-	case r.Tag != 0 || h.ranks[h.spec.local(rank)].gone:
+	case s.ranks == nil || s.spec.local(rank) < 0 || s.ranks[s.spec.local(rank)].gone:
 	case r.Name != nil:
-		e := h.engine(h.spec.local(rank))
-		h.apply(e, e.NameDone(rank, *r.Name))
+		e := s.engine(s.spec.local(rank))
+		s.apply(e, e.NameDone(rank, *r.Name))
 	case r.Spawn != nil:
-		e := h.engine(h.spec.local(rank))
-		h.apply(e, e.SpawnDone(rank, pmi.SpawnAnswer{Err: r.Spawn.Err, Codes: r.Spawn.Codes, Job: spaceName(r.Spawn.Job)}))
+		e := s.engine(s.spec.local(rank))
+		s.apply(e, e.SpawnDone(rank, pmi.SpawnAnswer{Err: r.Spawn.Err, Codes: r.Spawn.Codes, Job: spaceName(r.Spawn.Job)}))
 	}
 }

@@ -30,35 +30,35 @@ var unifiedMounts = [...]string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 var limitFiles = [...]struct{ name, none string }{{"cpu.max", "max"}, {"memory.max", "max"}}
 
 // openGroup makes the control group, if it can be had.
-func (h *Host) openGroup() {
+func (l *leftovers) openGroup() {
 	own := ownGroup()
 	if own == "" {
 		return
 	}
-	for _, l := range limitFiles {
-		if text, err := os.ReadFile(own + "/" + l.name); err == nil && !strings.HasPrefix(string(text), l.none) {
+	for _, limit := range limitFiles {
+		if text, err := os.ReadFile(own + "/" + limit.name); err == nil && !strings.HasPrefix(string(text), limit.none) {
 			return
 		}
 	}
-	dir := filepath.Join(own, filepath.Base(h.dir))
-	if err := h.guard.Disband(dir); err != nil {
-		h.log("%v", err)
+	dir := filepath.Join(own, filepath.Base(l.dir))
+	if err := l.guard.Disband(dir); err != nil {
+		l.log("%v", err)
 		return
 	}
 	if err := unix.Mkdir(dir, 0o755); err != nil {
-		h.log("control group: %v", &os.PathError{Op: "mkdir", Path: dir, Err: err})
+		l.log("control group: %v", &os.PathError{Op: "mkdir", Path: dir, Err: err})
 		return
 	}
-	h.cgroup.dir = dir
+	l.cgroup.dir = dir
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	// Kernels before 5.14 cannot kill it.
 	if err != nil || unix.Access(dir+"/cgroup.kill", unix.W_OK) != nil {
-		h.log("control group %s: it cannot be used", dir)
+		l.log("control group %s: it cannot be used", dir)
 		closeFD(&fd)
-		h.removeGroup()
+		l.removeGroup()
 		return
 	}
-	h.cgroup.fd = fd
+	l.cgroup.fd = fd
 }
 
 // ownGroup is this process's control group in the unified hierarchy, if one can be
@@ -83,8 +83,8 @@ func ownGroup() string {
 }
 
 // removeEmptyGroup removes the control group, unless somebody is in it.
-func (h *Host) removeEmptyGroup() bool {
-	g := &h.cgroup
+func (l *leftovers) removeEmptyGroup() bool {
+	g := &l.cgroup
 	if g.dir != "" && unix.Rmdir(g.dir) != nil {
 		return false
 	}
@@ -98,8 +98,8 @@ const groupLimit = 2 * time.Second
 
 // removeGroup kills whatever is in the control group and removes it; all ranks have
 // ended.
-func (h *Host) removeGroup() {
-	g := &h.cgroup
+func (l *leftovers) removeGroup() {
+	g := &l.cgroup
 	if g.dir == "" {
 		return
 	}
@@ -109,7 +109,7 @@ func (h *Host) removeGroup() {
 			break
 		}
 		if time.Now().After(end) {
-			h.log("control group: %v", err)
+			l.log("control group: %v", err)
 			break
 		}
 		// It is empty, or about to be.

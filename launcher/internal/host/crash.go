@@ -43,11 +43,11 @@ type crash struct {
 
 // heardCrash looks for a report in what a rank of a program of Open MPI has written;
 // data begins where a line does.
-func (h *Host) heardCrash(local int, data []byte) {
-	if h.pmix == nil || h.pmix.Idle() || h.freezes(local) {
+func (w *watcher) heardCrash(local int, data []byte) {
+	if w.pmix.server == nil || w.pmix.server.Idle() || w.freezes(local) {
 		return
 	}
-	r := &h.ranks[local]
+	r := &w.ranks[local]
 	now := time.Now()
 	if r.crash.pid == 0 {
 		if !bytes.Contains(data, reportWord) {
@@ -65,8 +65,8 @@ func (h *Host) heardCrash(local int, data []byte) {
 			return // it has ended, as it should, or has another number here
 		}
 		r.crash.pid = pid
-		if h.crashLook.IsZero() {
-			h.crashLook = now.Add(crashLook)
+		if w.crashLook.IsZero() {
+			w.crashLook = now.Add(crashLook)
 		}
 	}
 	r.crash.quiet = now
@@ -78,8 +78,8 @@ func (h *Host) heardCrash(local int, data []byte) {
 }
 
 // freezes tells that the user wants such a process to stay.
-func (h *Host) freezes(local int) bool {
-	for _, entry := range h.appOf(local).Env {
+func (w *watcher) freezes(local int) bool {
+	for _, entry := range w.appOf(local).Env {
 		if bytes.HasPrefix([]byte(entry), []byte("UCX_HANDLE_ERRORS=")) {
 			return bytes.Contains([]byte(entry), []byte("freeze")) || bytes.Contains([]byte(entry), []byte("debug"))
 		}
@@ -88,12 +88,12 @@ func (h *Host) freezes(local int) bool {
 }
 
 // crashesOnTime looks at the ranks that have begun a report.
-func (h *Host) crashesOnTime(now time.Time) {
-	if h.crashLook.IsZero() || now.Before(h.crashLook) {
+func (w *watcher) crashesOnTime(now time.Time) {
+	if w.crashLook.IsZero() || now.Before(w.crashLook) {
 		return
 	}
-	h.crashLook = time.Time{}
-	for _, r := range h.up() {
+	w.crashLook = time.Time{}
+	for _, r := range w.up() {
 		c := &r.crash
 		if c.pid == 0 || c.killed || r.gone {
 			continue
@@ -113,7 +113,7 @@ func (h *Host) crashesOnTime(now time.Time) {
 			_ = unix.Kill(-r.pid, unix.SIGKILL)
 			continue
 		}
-		h.crashLook = now.Add(crashLook)
+		w.crashLook = now.Add(crashLook)
 	}
 }
 

@@ -55,12 +55,13 @@ func TestHungCrashIsEnded(t *testing.T) {
 	state('S')
 	start := time.Now()
 	p, _ := proc.Of(pid)
-	h := &Host{ranks: []rank{{up: true, pid: pid, crash: crash{pid: pid, signal: unix.SIGBUS, cpu: p.CPU, quiet: start}}}, crashLook: start}
+	h := assemble(Spec{}, Config{})
+	h.ranks = []rank{{up: true, pid: pid, crash: crash{pid: pid, signal: unix.SIGBUS, cpu: p.CPU, quiet: start}}}
 	r := &h.ranks[0]
 	look := func(after time.Duration, killed bool) {
 		t.Helper()
-		h.crashLook = start
-		h.crashesOnTime(start.Add(after))
+		h.watcher.crashLook = start
+		h.watcher.crashesOnTime(start.Add(after))
 		if r.crash.killed != killed {
 			t.Errorf("after %v: killed %v, want %v", after, r.crash.killed, killed)
 		}

@@ -47,57 +47,64 @@ func directory(spec *Spec) string {
 // maxOuter bounds the paths that a job directory may be in.
 const maxOuter = 300
 
+// leftovers is what the host takes away in the end, if the guardian does not.
+type leftovers struct {
+	*base
+	laid   []string // what was put into the job directory, which is removed without a look
+	cgroup cgroup
+}
+
 // makeDirectory makes the job directory, which the guardian removes too. It costs
 // 10 us with its removal, so it is made for every job. Where it cannot be made
 // nobody is sent there, and the PMIx server, which needs it, says why.
-func (h *Host) makeDirectory() error {
-	h.dir = directory(&h.spec)
-	if err := h.guard.Remove(h.dir); err != nil {
+func (l *leftovers) makeDirectory() error {
+	l.dir = directory(&l.spec)
+	if err := l.guard.Remove(l.dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(h.dir, 0o700); err != nil {
-		h.log("job directory: %v", err)
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		l.log("job directory: %v", err)
 		return nil
 	}
-	h.rankDir, h.filesDir = h.dir, h.dir
+	l.rankDir, l.filesDir = l.dir, l.dir
 	if os.Geteuid() == 0 {
-		h.share()
+		l.share()
 	}
 	return nil
 }
 
 // share has a place in the job directory where users make files whom ranks of root become, by setpriv or by themselves:
 // in what is root's alone they could not, though in /dev/shm they could. They cannot list it, nor remove others' files.
-func (h *Host) share() {
-	dir := filepath.Join(h.dir, "shared")
+func (l *leftovers) share() {
+	dir := filepath.Join(l.dir, "shared")
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
-		err = errors.Join(unix.Chmod(dir, unix.S_ISVTX|0o733), unix.Chmod(h.dir, 0o711)) // whatever the umask is
+		err = errors.Join(unix.Chmod(dir, unix.S_ISVTX|0o733), unix.Chmod(l.dir, 0o711)) // whatever the umask is
 	}
 	if err != nil {
-		h.log("job directory: %v", err)
+		l.log("job directory: %v", err)
 		return
 	}
-	h.filesDir, h.laid = dir, append(h.laid, dir)
+	l.filesDir, l.laid = dir, append(l.laid, dir)
 }
 
 // removeDirectory is called when no rank is left.
-func (h *Host) removeDirectory() {
-	if h.dir == "" || h.removeEmpty() {
+func (l *leftovers) removeDirectory() {
+	if l.dir == "" || l.removeEmpty() {
 		return
 	}
-	if err := os.RemoveAll(h.dir); err != nil {
-		h.log("job directory: %v", err)
+	if err := os.RemoveAll(l.dir); err != nil {
+		l.log("job directory: %v", err)
 	}
 }
 
 // removeEmpty removes the job directory, unless something of ranks is in it.
-func (h *Host) removeEmpty() bool {
-	for _, name := range slices.Backward(h.laid) {
+func (l *leftovers) removeEmpty() bool {
+	for _, name := range slices.Backward(l.laid) {
 		_ = os.Remove(name)
 	}
-	h.laid = nil
-	err := unix.Rmdir(h.dir)
+	l.laid = nil
+	err := unix.Rmdir(l.dir)
 	return err == nil || err == unix.ENOENT
 }
 
@@ -165,4 +172,26 @@ func sets(env []string, name string) bool {
 		value, ok := strings.CutPrefix(e, name+"=")
 		return ok && value != ""
 	})
+}
+
+// watchGuard has the loop see the guardian's end.
+func (l *leftovers) watchGuard() {
+	if fd := l.guard.FD(); fd >= 0 {
+		if err := l.watch(fd, unix.EPOLLIN, sourceGuard, 0); err != nil {
+			l.log("guardian: %v", err)
+		}
+	}
+}
+
+// guardEnded replaces a guardian that somebody has killed.
+func (l *leftovers) guardEnded() {
+	if l.guard == nil || l.guard.Released() {
+		return
+	}
+	l.log("the guardian (pid %d) has ended and is replaced", l.guard.PID())
+	if err := l.guard.Replace(); err != nil {
+		l.log("%v", err)
+		return
+	}
+	l.watchGuard()
 }

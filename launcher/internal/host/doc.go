@@ -52,6 +52,7 @@
 // Read spec.go first, what a host is told and tells, then host.go, the life of a Host. The
 // rest in this order:
 //
+//	base.go                          what all parts of a Host know
 //	loop.go, poll.go, mailbox.go     the loop, how it sleeps, and how other goroutines reach it
 //	starter.go                       starts ranks: lookup.go, mpi.go, bind.go, terminal.go
 //	env.go, sharedvars.go, python.go their environment

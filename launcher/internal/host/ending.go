@@ -17,7 +17,14 @@ import (
 
 // ending is how far the host has gone in ending its ranks.
 type ending struct {
-	begun bool
+	*base
+	output *output
+	temp   tempFiles
+	stage
+}
+
+// stage is how far that is.
+type stage struct {
 	heeds bool      // what ranks that have ended by themselves have left behind is left alone: see linger
 	dead  bool      // the ranks were killed
 	next  time.Time // when the next signal is due; zero: none
@@ -42,24 +49,23 @@ const (
 
 // endRanks ends the ranks with a signal, after those that are on their way out if
 // they are to be heeded. While ranks are being started none is waited for.
-func (h *Host) endRanks(sig syscall.Signal, heed bool) {
-	if !heed || !h.complete || h.ending.begun || h.leaving() == stays {
-		h.beginEnding(sig, heed)
+func (e *ending) endRanks(sig syscall.Signal, heed bool) {
+	if !heed || !e.complete || e.toEnd || e.leaving() == stays {
+		e.begin(sig, heed)
 		return
 	}
-	if e := &h.ending; !e.wished {
+	if !e.wished {
 		e.wished, e.signal, e.since = true, sig, time.Now()
 	}
 }
 
 // heedOnTime begins the ending that was put off.
-func (h *Host) heedOnTime(now time.Time) {
-	e := &h.ending
+func (e *ending) heedOnTime(now time.Time) {
 	if !e.wished {
 		return
 	}
-	if limits := [...]time.Duration{mayLeave: heedLimit, leaves: busyLimit}; now.Sub(e.since) >= limits[h.leaving()] {
-		h.beginEnding(e.signal, true)
+	if limits := [...]time.Duration{mayLeave: heedLimit, leaves: busyLimit}; now.Sub(e.since) >= limits[e.leaving()] {
+		e.begin(e.signal, true)
 	}
 }
 
@@ -73,8 +79,8 @@ const (
 )
 
 // leaving is how far that rank is which is furthest.
-func (h *Host) leaving() (found way) {
-	for _, r := range h.up() {
+func (e *ending) leaving() (found way) {
+	for _, r := range e.up() {
 		if !r.gone {
 			found = max(found, wayOf(r.pid, looksDepth))
 		}
@@ -92,20 +98,15 @@ func wayOf(pid, depth int) (found way) {
 	if depth == 1 {
 		return stays
 	}
-	own := strconv.Itoa(pid)
-	children, _ := os.ReadFile("/proc/" + own + "/task/" + own + "/children")
-	for i, f := range strings.Fields(string(children)) {
-		child, err := strconv.Atoi(f)
-		if err != nil || i >= looksWidth {
-			continue
-		}
+	children := childrenOf(pid)
+	for _, child := range children {
 		below := wayOf(child, depth-1)
-		if p, ok := proc.Read("/proc/" + f + "/stat"); ok && p.Ended() && !runs(pid) {
+		if p, ok := proc.Of(child); ok && p.Ended() && !runs(pid) {
 			below = mayLeave
 		}
 		found = max(found, below)
 	}
-	if p, ok := proc.Read("/proc/" + own + "/stat"); len(children) == 0 && ok && p.Parted && runs(pid) {
+	if p, ok := proc.Of(pid); len(children) == 0 && ok && p.Parted && runs(pid) {
 		found = mayLeave
 	}
 	return found
@@ -157,118 +158,83 @@ func hasSignal(status, set string, sig syscall.Signal) bool {
 	return bits&(1<<(sig-1)) != 0
 }
 
-// beginEnding tells the ranks to end: with sig now, with TERM after half of the
+// begin tells the ranks to end: with sig now, with TERM after half of the
 // grace if that was another signal, with KILL after all of it. What ranks have started gets the same, but where a failure is heeded, since
 // the last words of a rank that has failed may still be on their way through it.
-func (h *Host) beginEnding(sig syscall.Signal, heed bool) {
-	if h.ending.begun {
+func (e *ending) begin(sig syscall.Signal, heed bool) {
+	if e.toEnd {
 		return
 	}
-	h.noteLeaving()
+	e.noteLeaving()
 	now := time.Now()
-	h.ending = ending{begun: true, heeds: heed, next: now.Add(h.spec.Grace), kill: now.Add(h.spec.Grace)}
+	e.toEnd, e.stage = true, stage{heeds: heed, next: now.Add(e.spec.Grace), kill: now.Add(e.spec.Grace)}
 	if sig != syscall.SIGTERM {
-		h.ending.next = now.Add(h.spec.Grace / 2)
+		e.next = now.Add(e.spec.Grace / 2)
 	}
-	h.log("ranks are told to end with %v", sig)
-	h.lookBeforeSignal()
-	h.signalEnding(sig)
-	h.signalEnding(syscall.SIGCONT) // one that is stopped could not act on it
-	h.endingAlone()
+	e.log("ranks are told to end with %v", sig)
+	e.lookBeforeSignal()
+	e.signalEnding(sig)
+	e.signalEnding(syscall.SIGCONT) // one that is stopped could not act on it
+	e.leaveRest()
 }
 
 // signalEnding signals the groups of the ranks that are to end.
-func (h *Host) signalEnding(sig syscall.Signal) {
-	for i, r := range h.up() {
-		if !r.gone || !h.ending.heeds {
-			h.signalGroup(i, sig)
+func (e *ending) signalEnding(sig syscall.Signal) {
+	for i, r := range e.up() {
+		if !r.gone || !e.heeds {
+			e.signalGroup(i, sig)
 		}
 	}
 }
 
-// endingAlone leaves the rest to the grace, when no rank is left to be ended and what they have left behind is heeded.
-func (h *Host) endingAlone() {
-	if e := &h.ending; h.running == 0 && h.complete && e.heeds {
+// leaveRest leaves the rest to the grace, when no rank is left to be ended and what they have left behind is heeded.
+func (e *ending) leaveRest() {
+	if e.running == 0 && e.complete && e.heeds {
 		e.next = time.Time{}
-		h.settle()
+		e.output.settle()
 	}
 }
 
-// endingOnTime sends the next signal when it is due.
-func (h *Host) endingOnTime(now time.Time) {
-	e := &h.ending
+// onTime sends the next signal when it is due.
+func (e *ending) onTime(now time.Time) {
 	switch {
 	case e.next.IsZero() || now.Before(e.next):
 	case now.Before(e.kill):
 		e.next = e.kill
-		h.signalEnding(syscall.SIGTERM)
-	case h.running == 0:
+		e.signalEnding(syscall.SIGTERM)
+	case e.running == 0:
 		e.next = time.Time{}
-		h.cutOutput()
+		e.output.cutOutput()
 	default:
-		h.log("ranks are killed")
+		e.log("ranks are killed")
 		e.next = time.Time{}
-		h.lookBeforeSignal()
-		h.signalEnding(syscall.SIGKILL)
+		e.lookBeforeSignal()
+		e.signalEnding(syscall.SIGKILL)
 		e.dead = !e.heeds
 	}
 }
 
 // killNow kills the ranks and what they have started, and cuts the output.
-func (h *Host) killNow() {
-	if !h.ending.begun {
-		h.noteLeaving()
+func (e *ending) killNow() {
+	if !e.toEnd {
+		e.noteLeaving()
 	}
-	h.ending = ending{begun: true, dead: true}
-	h.log("ranks are killed")
-	h.lookBeforeSignal()
-	h.killGroups()
-	if h.running == 0 {
-		h.cut()
+	e.toEnd, e.stage = true, stage{dead: true}
+	e.log("ranks are killed")
+	e.lookBeforeSignal()
+	e.killGroups()
+	if e.running == 0 {
+		e.output.cut()
 	}
 }
 
 // noteLeaving notes which ranks end by themselves: it comes before the first signal
 // to them.
-func (h *Host) noteLeaving() {
-	for _, r := range h.up() {
+func (e *ending) noteLeaving() {
+	for _, r := range e.up() {
 		r.leaves = !r.gone && exits(r.pid)
 	}
 }
-
-// signalGroups signals the groups of all ranks, also of those that have ended:
-// what they left in the background belongs to the job.
-func (h *Host) signalGroups(sig syscall.Signal) {
-	for i := range h.up() {
-		h.signalGroup(i, sig)
-	}
-}
-
-// signalGroup signals the group of a rank. By TSTP the kernel stops no group whose processes all have parents in other sessions,
-// since no shell could continue it. So a rank that leads a session gets STOP instead, unless it catches or ignores TSTP.
-func (h *Host) signalGroup(local int, sig syscall.Signal) {
-	pid := h.ranks[local].pid
-	if sig == unix.SIGTSTP && h.starter.leads[h.spec.Ranks[local].App] {
-		status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-		if !hasSignal(string(status), "SigCgt", sig) && !hasSignal(string(status), "SigIgn", sig) {
-			sig = unix.SIGSTOP
-		}
-	}
-	// That a group holds nothing but its ended leader is no failure, and
-	// neither is a member that has become another user.
-	_ = unix.Kill(-pid, sig)
-}
-
-// signalRanks signals the groups of some of the ranks.
-func (h *Host) signalRanks(sig syscall.Signal, ranks []int) {
-	for i := range h.up() {
-		if slices.Contains(ranks, h.rankOf(i)) {
-			h.signalGroup(i, sig)
-		}
-	}
-}
-
-func (h *Host) killGroups() { h.signalGroups(syscall.SIGKILL) }
 
 // processEnded notes the end of a rank.
 func (h *Host) processEnded(local int) {
@@ -287,11 +253,11 @@ func (h *Host) processEnded(local int) {
 		return
 	}
 	// What it said last, as an abort, was before its end.
-	if h.port.door != nil && h.dials(local) && !r.heard {
+	if h.server.port.door != nil && h.server.dials(local) && !r.heard {
 		if !r.hearing {
 			r.hearing = true
 			h.unwatch(&r.pidfd)
-			h.port.door.After(func() { h.mail.post(letter{local: local, heard: true}) })
+			h.server.port.door.After(func() { h.mail.post(letter{local: local, heard: true}) })
 		}
 		return
 	}
@@ -300,35 +266,35 @@ func (h *Host) processEnded(local int) {
 	}
 	h.running--
 	h.unwatch(&r.pidfd)
-	h.hearAll()
-	for h.receive(local) {
+	h.server.hearAll()
+	for h.server.receive(local) {
 	}
 	if how.status == 0 {
-		h.part(local)
+		h.server.part(local)
 	}
-	r.joined, r.finalized = h.met(local)
+	r.joined, r.finalized = h.server.met(local)
 	if r.gone, r.how = true, how; h.spec.Profile > 0 {
 		r.goneAt = int64(sharedClock())
 	}
 	h.unwatch(&r.socket)
-	h.unhold(r)
-	if h.ending.begun {
+	h.server.unhold(r)
+	if h.toEnd {
 		h.segment.MarkDead(local)
 	} else {
 		h.segment.SetDead(local)
 	}
 
 	number := h.rankOf(local)
-	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: (h.ending.begun || h.quitting) && !r.leaves}
-	e.Joined, e.Finalized = h.met(local)
-	if e.Finalized && !h.dials(local) && how.status == 128+int(unix.SIGPIPE) {
+	e := Event{Kind: Ended, Rank: number, PID: r.pid, Status: how.status, Signal: how.signal, Text: text, Told: (h.toEnd || h.watcher.quitting) && !r.leaves}
+	e.Joined, e.Finalized = h.server.met(local)
+	if e.Finalized && !h.server.dials(local) && how.status == 128+int(unix.SIGPIPE) {
 		e.Text = "ended with status 141 after MPI_Finalize; if it ran a second MPI program there, that one finds its launcher with --pmi-port"
 		if h.spec.PMIFD {
 			e.Text = strings.Replace(e.Text, "with --pmi-port", "without --pmi-fd", 1)
 		}
 	}
-	e.Spins = r.world == 0 && e.Joined && !e.Finalized && !h.engine(local).Shown(number)
-	h.addPMIx(&e, r)
+	e.Spins = r.world == 0 && e.Joined && !e.Finalized && !h.server.engine(local).Shown(number)
+	h.pmix.addTo(&e, r)
 	if how.signal == syscall.SIGKILL && !e.Told {
 		e.OOM = max(0, topo.OOMKills()-h.oom)
 	}
@@ -339,10 +305,10 @@ func (h *Host) processEnded(local int) {
 		r.bad = true
 	}
 	if e.Status == 0 {
-		h.endedSingleton(local)
+		h.watcher.endedSingleton(local)
 	}
 	h.emit(e)
-	h.leaveWorlds(local)
+	h.server.leaveWorlds(local)
 	if h.running == 0 && h.complete {
 		h.allEnded()
 	}
@@ -369,10 +335,10 @@ func (r *rank) lastWords() (reason string, lines []string) {
 
 // allEnded is called once, when the last rank has ended and no more will start.
 func (h *Host) allEnded() {
-	h.closeWorlds()
-	h.linger.since = time.Now()
+	h.server.closeWorlds()
+	h.output.linger.since = time.Now()
 	if h.ending.dead {
-		h.cut()
+		h.output.cut()
 	}
-	h.endingAlone()
+	h.ending.leaveRest()
 }

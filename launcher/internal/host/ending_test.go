@@ -88,8 +88,8 @@ func TestMournMarksRanksOfOtherHosts(t *testing.T) {
 		continuous   bool
 		hosts, marks int
 	}{{true, 2, 4}, {true, 1, 0}, {false, 2, 0}} {
-		h := &Host{spec: Spec{NP: 4, Hosts: c.hosts, Continuous: c.continuous, Ranks: []RankSpec{{Rank: 1}, {Rank: 2}}}}
-		g := h.geometry(math.MaxUint64)
+		h := assemble(Spec{NP: 4, Hosts: c.hosts, Continuous: c.continuous, Ranks: []RankSpec{{Rank: 1}, {Rank: 2}}}, Config{})
+		g := h.spec.geometry(math.MaxUint64)
 		if g.World != c.marks {
 			t.Errorf("%+v: %d marks", c, g.World)
 		}

@@ -127,7 +127,7 @@ type environment struct {
 type surroundings struct {
 	cpus            int    // 0: the machine's
 	segment         bool   // ranks inherit one
-	dir, files      string // as Host.rankDir and Host.filesDir
+	dir, files      string // as base.rankDir and base.filesDir
 	server          *sidecar.Server
 	ports           []string // as in environment
 	python, library string   // what goes before PYTHONPATH and LD_LIBRARY_PATH; "": nothing

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"os"
 	"runtime"
@@ -19,8 +18,6 @@ import (
 	"github.com/gorun-mpi/gorun/internal/topo"
 	"github.com/gorun-mpi/gorun/launcher/internal/guard"
 	"github.com/gorun-mpi/gorun/launcher/internal/orphan"
-	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
-	"github.com/gorun-mpi/gorun/pmi"
 )
 
 // Config is what a host needs beside its Spec.
@@ -63,76 +60,31 @@ type Store interface {
 	Begin(epoch uint64, contribution []byte, then func(all [][]byte, err error))
 }
 
-// Host runs the ranks of one host.
+// Host runs the ranks of one host. Each of its parts has the state of one task, and reaches another part only
+// where it has a field for it. Host itself turns the loop and does what concerns several parts.
 type Host struct {
-	spec Spec
-	cfg  Config
+	base
+	starter starter
+	output  output
+	input   input
+	server  server
+	pmix    pmixServer
+	daemon  daemon
+	watcher watcher
+	ending  ending
+	left    leftovers
+	records records
 
-	ranks    []rank
-	running  int  // ranks that were started and have not ended
-	complete bool // no more will start
-	starter  *starter
-	async    *spare // CPUs of progress threads
-	binder   binder // of the loop's thread
-	startErr error  // why a rank could not be started
-
-	guard      *guard.Guard
-	held       atomic.Pointer[guard.Guard] // guard, for Alive
-	dir        string                      // the job directory
-	filesDir   string                      // where MPIs make files: dir, or a directory in it that all users may write to
-	laid       []string                    // what was put into dir, which is removed without a look
-	rankDir    string                      // that ranks are told of: dir, or "" if it could not be made
-	preloaded  []string                    // files of programs that came from the controller, by program; "": it has not
-	temp       tempFiles
-	began      syscall.Timespec // by the clock of files
-	cgroup     cgroup
-	segment    *shm.Segment
-	daemon     daemon
-	worlds     []*pmi.Engine // see engine
-	fences     uint64        // that were emitted, of all worlds
-	singletons singletonSearch
-	libraries  libraries
-	linked     map[int]mpiLibrary // by program
-	records    records
-	pmix       *sidecar.Server // nil: programs of Open MPI are not served
-	holding    atomic.Int32    // groups that need it
-	port       port
-	dialers    []bool  // by program: its ranks connect to the port
-	alone      []bool  // by program: it is the one of its rank that speaks PMI
-	cgo        []bool  // by program: it is one of Go that was built with cgo
-	denied     [2]bool // a rank's program was not let in there, or somebody else, and that was told
-	input      input
-	streams    [3]stream // by number; 0 is unused
-	aside      lineFile
-	discard    bool // nobody wants output any more
-	ending     ending
+	held    atomic.Pointer[guard.Guard] // guard, for Alive
+	holding atomic.Int32                // groups that need the PMIx server
 	// abandoned: the controller is gone, and this process may be killed next.
 	abandoned bool
-	// quitting: ranks were made to write their stacks and end.
-	quitting  bool
-	buf       []byte    // what one read returns
-	buffers   sync.Pool // of bufMost bytes
-	prompt    time.Time // when the begin of a line may be due; zero: none is
-	crowded   bool      // several ranks are within a line, and spec.Alone has the begins wait until one of these ends
-	brought   uint64    // how often a pipe was read
-	heard     uint64    // brought, when the silence was begun to be timed
-	stall     stallWatch
-	moves     atomic.Uint64 // events of the ranks' pipes, sockets and processes, and what their PMIx server asks for
-	sample    time.Time     // when to look at the ranks; zero: never
-	open      int           // pipes of output that may bring more
-	linger    linger
-	left      bool      // leave was called
-	served    int       // events of the last turn
-	holds     int       // PMI sockets that ended before their rank
-	crashLook time.Time // when to look at ranks that report a crash; zero: never
-	oom       int       // processes that had been killed for want of memory before this host began
+	leaving   bool             // leave was called
+	oom       int              // processes that had been killed for want of memory before this host began
+	began     syscall.Timespec // by the clock of files
 
-	poll    poller
-	ctx     context.Context // of fences; ends with Run
 	cancel  context.CancelFunc
 	workers sync.WaitGroup // goroutines that send letters
-
-	mail mailbox
 }
 
 // rank is a rank on this host. Its descriptors are -1 when closed.
@@ -172,12 +124,28 @@ func (h *Host) Alive() {
 
 // New makes a host. Run starts it.
 func New(spec Spec, cfg Config) (*Host, error) {
-	h := &Host{spec: spec, cfg: cfg, poll: poller{fd: -1}, port: port{fd: -1}, cgroup: cgroup{fd: -1}}
+	h := assemble(spec, cfg)
 	if err := h.mail.open(); err != nil {
 		return nil, err
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h, nil
+}
+
+// assemble joins the parts.
+func assemble(spec Spec, cfg Config) *Host {
+	h := &Host{base: base{spec: spec, cfg: cfg, poll: poller{fd: -1}}}
+	b := &h.base
+	h.output = output{base: b}
+	h.input = input{base: b}
+	h.pmix = pmixServer{base: b}
+	h.daemon = daemon{base: b, pidfd: -1}
+	h.server = server{base: b, daemon: &h.daemon, port: port{fd: -1}}
+	h.watcher = watcher{base: b, server: &h.server, pmix: &h.pmix}
+	h.ending = ending{base: b, output: &h.output}
+	h.left = leftovers{base: b, cgroup: cgroup{fd: -1}}
+	h.starter = starter{base: b, server: &h.server, output: &h.output, left: &h.left}
+	return h
 }
 
 // Run starts the ranks and returns when nothing is left of them. The last event
@@ -230,30 +198,30 @@ func (h *Host) prepare() error {
 		return err
 	}
 	h.held.Store(h.guard)
-	h.watchGuard()
+	h.left.watchGuard()
 	if err := h.guard.RemoveUnused(tempPrefixes[:]...); err != nil {
 		return err
 	}
-	if err := h.makeDirectory(); err != nil {
+	if err := h.left.makeDirectory(); err != nil {
 		return err
 	}
-	if err := h.fetchPrograms(); err != nil {
+	if err := h.starter.fetchPrograms(); err != nil {
 		return err
 	}
-	h.openGroup()
-	for _, next := range []func() error{h.openPMIx, h.checkDaemon, h.openSegment, h.openDaemon} {
+	h.left.openGroup()
+	for _, next := range []func() error{h.pmix.open, h.daemon.check, h.openSegment, h.daemon.open} {
 		if err := next(); err != nil {
 			return err
 		}
 	}
-	h.openWorld()
+	h.server.openWorld()
 	return nil
 }
 
 // openSegment makes the memory that the ranks share. Where the kernel gives none it is gorun's own, and no rank
 // inherits it.
 func (h *Host) openSegment() (err error) {
-	g := h.geometry(shm.Limit())
+	g := h.spec.geometry(shm.Limit())
 	if h.segment, err = shm.Create(g); errors.Is(err, errors.ErrUnsupported) {
 		if len(h.spec.Ranks) > 1 {
 			h.emit(Event{Kind: Unshared, Rank: -1, Text: fmt.Sprintf("%v: Go ranks of one host share no memory, and their data goes over TCP; a filter of system calls that permits memfd_create avoids this", err)})
@@ -270,12 +238,12 @@ func (h *Host) openSegment() (err error) {
 // unless something failed.
 func (h *Host) finish() {
 	h.cancel()
-	if !h.left {
-		h.lookBeforeSignal()
+	if !h.leaving {
+		h.ending.lookBeforeSignal()
 		h.killGroups()
 	}
-	h.endDaemon()
-	h.closePMIx()
+	h.daemon.end()
+	h.pmix.close()
 	if !h.cfg.Adopted {
 		orphan.Sweep(Marker(&h.spec))
 	}
@@ -299,12 +267,12 @@ func (h *Host) finish() {
 	if err := h.records.lines.Close(); err != nil {
 		h.log("%v", err)
 	}
-	h.temp.remove(h.log)
-	if h.pmix != nil && !h.pmix.Idle() {
+	h.ending.temp.remove(h.log)
+	if h.pmix.server != nil && !h.pmix.server.Idle() {
 		removeForgotten(memoryDirectory, h.began, h.log)
 	}
-	h.removeGroup()
-	h.removeDirectory()
+	h.left.removeGroup()
+	h.left.removeDirectory()
 	switch {
 	case h.guard == nil:
 	case h.abandoned:
@@ -315,13 +283,13 @@ func (h *Host) finish() {
 	default:
 		h.guard.Release()
 	}
-	h.closeInput()
-	h.closePort()
-	h.aside.close()
+	h.input.close()
+	h.server.closePort()
+	h.output.aside.close()
 	h.poll.close()
 	h.workers.Wait()
-	if h.async != nil {
-		h.async.release()
+	if h.starter.async != nil {
+		h.starter.async.release()
 	}
 	if h.segment != nil {
 		if err := h.segment.Close(); err != nil {
@@ -337,55 +305,6 @@ func (h *Host) finish() {
 		h.emit(Event{Kind: Tails, Tails: tails, Reasons: reasons})
 	}
 	h.emit(Event{Kind: Done})
-}
-
-// watchGuard has the loop see the guardian's end.
-func (h *Host) watchGuard() {
-	if fd := h.guard.FD(); fd >= 0 {
-		if err := h.watch(fd, unix.EPOLLIN, sourceGuard, 0); err != nil {
-			h.log("guardian: %v", err)
-		}
-	}
-}
-
-// guardEnded replaces a guardian that somebody has killed.
-func (h *Host) guardEnded() {
-	if h.guard == nil || h.guard.Released() {
-		return
-	}
-	h.log("the guardian (pid %d) has ended and is replaced", h.guard.PID())
-	if err := h.guard.Replace(); err != nil {
-		h.log("%v", err)
-		return
-	}
-	h.watchGuard()
-}
-
-func (h *Host) emit(e Event) { h.cfg.Emit(e) }
-
-func (h *Host) log(format string, args ...any) { h.logAt(slog.LevelDebug, format, args...) }
-
-func (h *Host) logAt(level slog.Level, format string, args ...any) {
-	if h.cfg.Log != nil {
-		h.cfg.Log.Log(context.Background(), level, fmt.Sprintf(format, args...), "host", h.spec.Host)
-	}
-}
-
-// rankOf is a rank's number in the job, by its local one.
-func (h *Host) rankOf(local int) int { return h.spec.Ranks[local].Rank }
-
-// appOf is the program of a rank.
-func (h *Host) appOf(local int) *AppSpec { return &h.spec.Apps[h.spec.Ranks[local].App] }
-
-// up are the ranks that were started, by local number.
-func (h *Host) up() iter.Seq2[int, *rank] {
-	return func(yield func(int, *rank) bool) {
-		for i := range h.ranks {
-			if r := &h.ranks[i]; r.up && !yield(i, r) {
-				return
-			}
-		}
-	}
 }
 
 // reap takes a process that has ended, or soon has, out of the process table, and tells what it has used.

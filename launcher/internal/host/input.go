@@ -15,9 +15,10 @@ const EveryRank = -1
 // the controller has credit for, so that a rank which does not read makes the
 // others wait until it reads, closes its input or ends.
 type input struct {
+	*base
 	feeds []feed
 	queue [][]byte
-	base  int64 // offset in the input of the queue's first byte
+	first int64 // offset in the input of the queue's first byte
 	last  bool  // nothing comes after the queue
 }
 
@@ -29,13 +30,13 @@ type feed struct {
 }
 
 // reads tells whether a rank of the host reads the input.
-func (h *Host) reads(local int) bool {
-	return h.spec.Stdin != StdinNone && (h.spec.Reader == EveryRank || h.spec.Reader == h.rankOf(local))
+func (in *input) reads(local int) bool {
+	return in.spec.Stdin != StdinNone && (in.spec.Reader == EveryRank || in.spec.Reader == in.rankOf(local))
 }
 
-// openInput makes what the ranks have as standard input, by local number, where
+// open makes what the ranks have as standard input, by local number, where
 // it is not /dev/null. mine are the descriptors to close once they are started.
-func (h *Host) openInput() (stdin map[int]int, mine []int, err error) {
+func (in *input) open() (stdin map[int]int, mine []int, err error) {
 	stdin = make(map[int]int)
 	defer func() {
 		if err != nil {
@@ -44,26 +45,26 @@ func (h *Host) openInput() (stdin map[int]int, mine []int, err error) {
 			}
 		}
 	}()
-	for local := range h.spec.Ranks {
-		if !h.reads(local) {
+	for local := range in.spec.Ranks {
+		if !in.reads(local) {
 			continue
 		}
 		switch {
-		case h.spec.Stdin == StdinPump:
+		case in.spec.Stdin == StdinPump:
 			var ends [2]int
 			if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 				return nil, mine, os.NewSyscallError("pipe2", err)
 			}
 			stdin[local], mine = ends[0], append(mine, ends[0])
-			h.input.feeds = append(h.input.feeds, feed{fd: ends[1]})
+			in.feeds = append(in.feeds, feed{fd: ends[1]})
 			if err := unix.SetNonblock(ends[1], true); err != nil {
 				return nil, mine, os.NewSyscallError("fcntl", err)
 			}
-			if err := h.watch(ends[1], 0, sourceInput, len(h.input.feeds)-1); err != nil {
+			if err := in.watch(ends[1], 0, sourceInput, len(in.feeds)-1); err != nil {
 				return nil, mine, err
 			}
-		case h.spec.Reader == EveryRank:
-			fd, err := Reopen(h.cfg.Stdin)
+		case in.spec.Reader == EveryRank:
+			fd, err := Reopen(in.cfg.Stdin)
 			if err != nil {
 				return nil, mine, err
 			}
@@ -71,7 +72,7 @@ func (h *Host) openInput() (stdin map[int]int, mine []int, err error) {
 		default:
 			// As os/exec does, Fd makes a file blocking that Go had opened
 			// non-blocking: the mode is shared with the rank.
-			stdin[local] = int(h.cfg.Stdin.Fd())
+			stdin[local] = int(in.cfg.Stdin.Fd())
 		}
 	}
 	return stdin, mine, nil
@@ -96,37 +97,35 @@ func Reopen(f *os.File) (int, error) {
 	return fd, nil
 }
 
-// takeInput queues what the controller has read.
-func (h *Host) takeInput(data []byte, last bool) {
-	in := &h.input
+// take queues what the controller has read.
+func (in *input) take(data []byte, last bool) {
 	if len(data) > 0 {
 		in.queue = append(in.queue, data)
 	}
 	in.last = in.last || last
 	for i := range in.feeds {
 		if !in.feeds[i].stuck {
-			h.feed(i)
+			in.give(i)
 		}
 	}
-	h.forget()
+	in.forget()
 }
 
-// inputReady is called when a rank's pipe takes more, or nobody will read it.
-func (h *Host) inputReady(i int, events uint32) {
-	if i >= len(h.input.feeds) || h.input.feeds[i].fd < 0 {
+// ready is called when a rank's pipe takes more, or nobody will read it.
+func (in *input) ready(i int, events uint32) {
+	if i >= len(in.feeds) || in.feeds[i].fd < 0 {
 		return // an earlier event of the batch has ended it
 	}
 	if events&unix.EPOLLERR != 0 {
-		h.unwatch(&h.input.feeds[i].fd)
+		in.unwatch(&in.feeds[i].fd)
 	} else {
-		h.feed(i)
+		in.give(i)
 	}
-	h.forget()
+	in.forget()
 }
 
-// feed writes to a rank what its pipe takes.
-func (h *Host) feed(i int) {
-	in := &h.input
+// give writes to a rank what its pipe takes.
+func (in *input) give(i int) {
 	f := &in.feeds[i]
 	stuck := false
 	for f.fd >= 0 && !stuck {
@@ -141,27 +140,27 @@ func (h *Host) feed(i int) {
 		case err == unix.EAGAIN:
 			stuck = true
 		case err != unix.EINTR:
-			h.unwatch(&f.fd) // EPIPE: nobody will read it
+			in.unwatch(&f.fd) // EPIPE: nobody will read it
 			return
 		}
 	}
 	switch {
 	case f.fd < 0:
 	case in.last && !stuck:
-		h.unwatch(&f.fd)
+		in.unwatch(&f.fd)
 	case stuck != f.stuck:
 		f.stuck = stuck
 		events := uint32(0) // the reader's end is reported all the same
 		if stuck {
 			events = unix.EPOLLOUT
 		}
-		h.rewatch(f.fd, events, sourceInput, i)
+		in.rewatch(f.fd, events, sourceInput, i)
 	}
 }
 
 // from is the piece of the queue that begins at an offset, nothing at its end.
 func (in *input) from(at int64) []byte {
-	at -= in.base
+	at -= in.first
 	for _, piece := range in.queue {
 		if at < int64(len(piece)) {
 			return piece[at:]
@@ -173,8 +172,7 @@ func (in *input) from(at int64) []byte {
 
 // forget drops what every rank has had, and tells the controller how much that
 // is; or that no rank will read any more.
-func (h *Host) forget() {
-	in := &h.input
+func (in *input) forget() {
 	if in.feeds == nil {
 		return
 	}
@@ -186,22 +184,22 @@ func (h *Host) forget() {
 	}
 	if low < 0 {
 		in.feeds, in.queue = nil, nil
-		h.emit(Event{Kind: StdinTaken, N: -1})
+		in.emit(Event{Kind: StdinTaken, N: -1})
 		return
 	}
 	had := 0
-	for len(in.queue) > 0 && in.base+int64(len(in.queue[0])) <= low {
+	for len(in.queue) > 0 && in.first+int64(len(in.queue[0])) <= low {
 		n := len(in.queue[0])
-		in.queue, in.base, had = in.queue[1:], in.base+int64(n), had+n
+		in.queue, in.first, had = in.queue[1:], in.first+int64(n), had+n
 	}
 	if had > 0 {
-		h.emit(Event{Kind: StdinTaken, N: had})
+		in.emit(Event{Kind: StdinTaken, N: had})
 	}
 }
 
-// closeInput closes what is open.
-func (h *Host) closeInput() {
-	for i := range h.input.feeds {
-		closeFD(&h.input.feeds[i].fd)
+// close closes what is open.
+func (in *input) close() {
+	for i := range in.feeds {
+		closeFD(&in.feeds[i].fd)
 	}
 }

@@ -10,12 +10,12 @@ import (
 // that it was for.
 func TestInputReadyAfterItsEnd(t *testing.T) {
 	for _, events := range []uint32{unix.EPOLLOUT, unix.EPOLLERR} {
-		h := &Host{cfg: Config{Emit: func(Event) {}}}
+		h := assemble(Spec{}, Config{Emit: func(Event) {}})
 		h.input.feeds = []feed{{fd: -1}}
-		h.takeInput(nil, true)
+		h.input.take(nil, true)
 		if h.input.feeds != nil {
 			t.Fatal("there are feeds though nobody reads")
 		}
-		h.inputReady(0, events)
+		h.input.ready(0, events)
 	}
 }

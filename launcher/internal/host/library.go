@@ -26,41 +26,40 @@ type libraries struct {
 var MPILibrary = regexp.MustCompile(`^(libmpi|libmpich|libmpi_abi[a-z_]*)\.so\.([0-9]+\.[0-9]+)`)
 
 // loaded looks up what library a rank has that has joined its first world, of PMIx or of PMI.
-func (h *Host) loaded(local int, pmix bool) {
-	s, app := &h.libraries, h.spec.Ranks[local].App
-	if s.looks == librariesMost || s.apps[app] || h.ranks[local].gone {
+func (s *server) loaded(local int, pmix bool) {
+	seen, app := &s.libraries, s.spec.Ranks[local].App
+	if seen.looks == librariesMost || seen.apps[app] || s.ranks[local].gone {
 		return
 	}
-	if s.apps == nil {
-		s.apps, s.of, s.told = map[int]bool{}, map[int]string{}, map[string]bool{}
+	if seen.apps == nil {
+		seen.apps, seen.of, seen.told = map[int]bool{}, map[int]string{}, map[string]bool{}
 	}
-	s.apps[app] = app < len(h.alone) && h.alone[app]
-	s.looks++
-	file := libraryOf(h.ranks[local].pid, looksDepth)
+	seen.apps[app] = app < len(s.alone) && s.alone[app]
+	seen.looks++
+	file := libraryOf(s.ranks[local].pid, looksDepth)
 	if file == "" {
 		return
 	}
-	if s.of[app] = file; s.told[file] {
+	if seen.of[app] = file; seen.told[file] {
 		return
 	}
-	s.told[file] = true
-	e := Event{Kind: Loaded, Rank: h.rankOf(local), Text: file}
+	seen.told[file] = true
+	e := Event{Kind: Loaded, Rank: s.rankOf(local), Text: file}
 	if pmix {
 		e.N = 1
 	}
-	h.emit(e)
+	s.emit(e)
 	if !pmix {
 		return
 	}
-	if why := h.spec.apart(h.spec.Apps[app].Env, file, textOf); why != "" {
-		h.emit(Event{Kind: Apart, Rank: e.Rank, Text: why})
+	if why := s.spec.apart(s.spec.Apps[app].Env, file, textOf); why != "" {
+		s.emit(Event{Kind: Apart, Rank: e.Rank, Text: why})
 	}
 }
 
 // libraryOf is the file of the MPI that a process, or one below it, has mapped; "": none, or more than one.
 func libraryOf(pid, depth int) string {
-	p := "/proc/" + strconv.Itoa(pid)
-	maps, _ := os.ReadFile(p + "/maps") // one that is gone has none
+	maps, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps") // one that is gone has none
 	found := ""
 	for line := range strings.Lines(string(maps)) {
 		at := strings.IndexByte(line, '/')
@@ -79,12 +78,7 @@ func libraryOf(pid, depth int) string {
 	if found != "" || depth == 1 {
 		return found
 	}
-	children, _ := os.ReadFile(p + "/task/" + strconv.Itoa(pid) + "/children")
-	for i, f := range strings.Fields(string(children)) {
-		child, err := strconv.Atoi(f)
-		if err != nil || i == looksWidth {
-			break
-		}
+	for _, child := range childrenOf(pid) {
 		if found = libraryOf(child, depth-1); found != "" {
 			return found
 		}

@@ -41,84 +41,84 @@ const slotSize = stdio.LineMax + 2*bufMost
 
 // sort passes on what may be of the bytes that a pipe has brought, behind what is
 // held, and keeps the rest. send takes what is passed on first.
-func (h *Host) sort(local, number int, data []byte, fresh int, send func(local, number int, data []byte)) {
-	p := &h.ranks[local].pipes[number]
-	if h.spec.Raw {
+func (o *output) sort(local, number int, data []byte, fresh int, send func(local, number int, data []byte)) {
+	p := &o.ranks[local].pipes[number]
+	if o.spec.Raw {
 		send(local, number, data)
 		return
 	}
 	for {
 		pass, aside := p.lines.Cut(data, fresh)
-		kept := h.keep(local, number, data[pass:pass+aside]) // send hands the buffer on
+		kept := o.keep(local, number, data[pass:pass+aside]) // send hands the buffer on
 		send(local, number, data[:pass])
 		if kept || p.lines.Due() > 0 {
 			break
 		}
 		data = p.lines.Passed()
-		fresh, send = len(data), h.sendOwn
+		fresh, send = len(data), o.sendOwn
 	}
-	h.asks(local, number)
-	if h.spec.Prompt > 0 {
-		h.awaitNewline(p)
+	o.asks(local, number)
+	if o.spec.Prompt > 0 {
+		o.awaitNewline(p)
 	}
 }
 
 // sendOwn passes on what nobody else holds.
-func (h *Host) sendOwn(local, number int, data []byte) {
+func (o *output) sendOwn(local, number int, data []byte) {
 	if len(data) > 0 {
-		h.output(local, number, Event{Data: data})
+		o.send(local, number, Event{Data: data})
 	}
 }
 
 // keep puts the begin of a line aside, behind what is there of it. Where that is
 // not possible the line is passed on in parts, and that is told.
-func (h *Host) keep(local, number int, data []byte) bool {
-	p := &h.ranks[local].pipes[number]
+func (o *output) keep(local, number int, data []byte) bool {
+	p := &o.ranks[local].pipes[number]
 	if len(data) == 0 {
 		return true
 	}
-	err := h.put(p, data, p.lines.Aside()-len(data))
+	err := o.put(p, data, p.lines.Aside()-len(data))
 	switch {
 	case err != nil:
 		p.lines.Refused(data)
-		h.torn(local, number, err, fmt.Sprintf("lines of more than %d KiB are passed on in parts, between which other ranks' lines may stand, as they cannot be kept: %v; TMPDIR may name a directory with room", stdio.Limit>>10, err))
+		o.torn(local, number, err, fmt.Sprintf("lines of more than %d KiB are passed on in parts, between which other ranks' lines may stand, as they cannot be kept: %v; TMPDIR may name a directory with room", stdio.Limit>>10, err))
 	case p.lines.Torn():
-		h.torn(local, number, nil, fmt.Sprintf("a line of more than %d MiB is passed on in parts, between which other ranks' lines may stand", stdio.LineMax>>20))
+		o.torn(local, number, nil, fmt.Sprintf("a line of more than %d MiB is passed on in parts, between which other ranks' lines may stand", stdio.LineMax>>20))
 	}
 	return err == nil
 }
 
 // torn tells once of each reason for which lines are not whole. Where there is one
 // rank nothing comes between.
-func (h *Host) torn(local, number int, err error, text string) {
-	told := &h.aside.told[0]
+func (o *output) torn(local, number int, err error, text string) {
+	told := &o.aside.told[0]
 	if err != nil {
-		told = &h.aside.told[1]
+		told = &o.aside.told[1]
 	}
-	if *told || h.spec.NP == 1 {
+	if *told || o.spec.NP == 1 {
 		return
 	}
 	*told = true
-	h.emit(Event{Kind: Torn, Rank: h.rankOf(local), Stream: number, Text: "of its " + stdio.StreamName(number) + " " + text})
+	o.emit(Event{Kind: Torn, Rank: o.rankOf(local), Stream: number, Text: "of its " + stdio.StreamName(number) + " " + text})
 }
 
 // put writes to the file.
-func (h *Host) put(p *pipe, data []byte, at int) error {
-	if h.aside.file == 0 {
-		h.aside.open(h.spec.users())
+func (o *output) put(p *pipe, data []byte, at int) error {
+	if o.aside.file == 0 {
+		o.aside.open(o.spec.users())
 	}
-	if h.aside.file < 0 {
-		return h.aside.err
+	if o.aside.file < 0 {
+		return o.aside.err
 	}
 	if p.slot == 0 {
-		p.slot = h.aside.take()
+		p.slot = o.aside.take()
 	}
 	offset := int64(p.slot-1)*slotSize + int64(at)
-	if uint64(offset)+uint64(len(data)) > h.aside.limit { // SIGXFSZ would end this process
+	if uint64(offset)+uint64(len(data)) > o.aside.limit { // SIGXFSZ would end this process
 		return fmt.Errorf("%w (ulimit -f)", unix.EFBIG)
 	}
 	for len(data) > 0 {
-		n, err := unix.Pwrite(h.aside.file, data, offset)
+		n, err := unix.Pwrite(o.aside.file, data, offset)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
@@ -214,63 +214,63 @@ func (l *lineFile) free(slot, n int) {
 
 // asks asks the controller for room for a line that is due, if one is, and stops the
 // reading of its pipe until GoOn.
-func (h *Host) asks(local, number int) {
-	p := &h.ranks[local].pipes[number]
+func (o *output) asks(local, number int) {
+	p := &o.ranks[local].pipes[number]
 	n := p.lines.Due()
 	if n == 0 {
 		return
 	}
 	p.waits, p.since = true, time.Time{}
-	h.aside.waiting++
-	if p.fd >= 0 && !h.streams[number].paused {
-		if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
-			h.log("epoll_ctl: %v", err)
+	o.aside.waiting++
+	if p.fd >= 0 && !o.streams[number].paused {
+		if err := unix.EpollCtl(o.poll.fd, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
+			o.log("epoll_ctl: %v", err)
 		}
 	}
-	if h.discard {
-		h.goOn(local, number)
+	if o.discard {
+		o.goOn(local, number)
 		return
 	}
-	h.emit(Event{Kind: Long, Rank: h.rankOf(local), Stream: number, N: n})
+	o.emit(Event{Kind: Long, Rank: o.rankOf(local), Stream: number, N: n})
 }
 
 // goOn passes on a line that is due, and has its pipe read again.
-func (h *Host) goOn(local, number int) {
-	if local < 0 || local >= len(h.ranks) || number != Stdout && number != Stderr {
+func (o *output) goOn(local, number int) {
+	if local < 0 || local >= len(o.ranks) || number != Stdout && number != Stderr {
 		return
 	}
-	p := &h.ranks[local].pipes[number]
+	p := &o.ranks[local].pipes[number]
 	if !p.waits {
 		return
 	}
 	p.waits = false
-	h.aside.waiting--
-	if p.fd >= 0 && !h.streams[number].paused {
-		if err := h.watch(p.fd, unix.EPOLLIN, source(number), local); err != nil {
-			h.log("%v", err)
+	o.aside.waiting--
+	if p.fd >= 0 && !o.streams[number].paused {
+		if err := o.watch(p.fd, unix.EPOLLIN, source(number), local); err != nil {
+			o.log("%v", err)
 		}
 	}
 	n := p.lines.Due()
-	if !h.discard {
-		data, err := h.aside.read(p.slot, n)
+	if !o.discard {
+		data, err := o.aside.read(p.slot, n)
 		if err != nil {
-			h.emit(Event{Kind: Failed, Text: fmt.Sprintf("rank %d: %d bytes of a long line are lost: %v", h.rankOf(local), n-len(data), err)})
+			o.emit(Event{Kind: Failed, Text: fmt.Sprintf("rank %d: %d bytes of a long line are lost: %v", o.rankOf(local), n-len(data), err)})
 		}
-		h.output(local, number, Event{Data: data, Last: p.last, Long: true})
+		o.send(local, number, Event{Data: data, Last: p.last, Long: true})
 	}
-	h.aside.free(p.slot, n)
+	o.aside.free(p.slot, n)
 	p.slot = 0
 	rest := p.lines.Passed()
-	h.sort(local, number, rest, len(rest), h.sendOwn)
-	h.awaitAll()
+	o.sort(local, number, rest, len(rest), o.sendOwn)
+	o.awaitAll()
 }
 
 // goOnAll drops what waits, when nobody wants output any more.
-func (h *Host) goOnAll() {
-	for i, r := range h.up() {
+func (o *output) goOnAll() {
+	for i, r := range o.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			if r.pipes[s].waits {
-				h.goOn(i, s)
+				o.goOn(i, s)
 			}
 		}
 	}

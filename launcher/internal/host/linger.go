@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,64 +38,64 @@ type linger struct {
 const promptClose = 100 * time.Millisecond
 
 // lingers tells whether the output is open though all ranks have ended, and nobody knows yet.
-func (h *Host) lingers() bool { return h.running == 0 && !h.linger.told && !h.stopped() }
+func (o *output) lingers() bool { return o.running == 0 && !o.linger.told && !o.stopped() }
 
 // tellLingers tells it when a look at the pipes has brought nothing.
-func (h *Host) tellLingers() {
-	l := &h.linger
-	if !h.lingers() || h.drained() || h.served > 0 && time.Since(l.since) < promptClose {
+func (o *output) tellLingers() {
+	l := &o.linger
+	if !o.lingers() || o.drained() || o.served > 0 && time.Since(l.since) < promptClose {
 		return
 	}
 	l.told = true
-	h.emit(Event{Kind: Lingers})
+	o.emit(Event{Kind: Lingers})
 }
 
 // settle has the grace run for what the ranks have left behind.
-func (h *Host) settle() {
-	if l := &h.linger; !l.runs {
-		l.runs, l.left = true, h.spec.Grace
+func (o *output) settle() {
+	if l := &o.linger; !l.runs {
+		l.runs, l.left = true, o.spec.Grace
 	}
 }
 
 // graceEnds is when the grace is over; zero: it does not run.
-func (h *Host) graceEnds() time.Time {
-	if l := &h.linger; l.runs && h.running == 0 && !l.cut && !h.stopped() && !l.at.IsZero() {
+func (o *output) graceEnds() time.Time {
+	if l := &o.linger; l.runs && o.running == 0 && !l.cut && !o.stopped() && !l.at.IsZero() {
 		return l.at.Add(l.left)
 	}
 	return time.Time{}
 }
 
 // lingerOnTime lets the grace pass, but for the time in which nobody takes output, which makes writers wait.
-func (h *Host) lingerOnTime(now time.Time) {
-	l := &h.linger
-	if !l.runs || h.running > 0 || l.cut {
+func (o *output) lingerOnTime(now time.Time) {
+	l := &o.linger
+	if !l.runs || o.running > 0 || l.cut {
 		return
 	}
 	if !l.at.IsZero() {
 		l.left -= now.Sub(l.at)
 	}
-	if l.at = now; h.stopped() {
+	if l.at = now; o.stopped() {
 		l.at = time.Time{}
 		return
 	}
 	if l.left <= 0 {
-		h.cutOutput()
+		o.cutOutput()
 	}
 }
 
 // cutOutput names what still holds the output when its time is over, and kills it.
-func (h *Host) cutOutput() {
-	if h.open > 0 {
-		h.emit(h.holders())
+func (o *output) cutOutput() {
+	if o.open > 0 {
+		o.emit(o.holders())
 	}
-	h.killGroups()
-	h.cut()
+	o.killGroups()
+	o.cut()
 }
 
 // cut has no more read than the pipes hold by now.
-func (h *Host) cut() {
-	h.linger.cut = true
-	for _, r := range h.up() {
+func (o *output) cut() {
+	o.linger.cut = true
+	for _, r := range o.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			p := &r.pipes[s]
 			if p.fd < 0 {
@@ -102,7 +103,7 @@ func (h *Host) cut() {
 			}
 			n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ)
 			if err != nil {
-				h.log("TIOCINQ: %v", err)
+				o.log("TIOCINQ: %v", err)
 			}
 			p.owed = n
 		}
@@ -111,31 +112,31 @@ func (h *Host) cut() {
 
 // leave ends what ranks have left behind and has closed their output; then there is nothing to guard any more.
 func (h *Host) leave() {
-	h.left = true
+	h.leaving = true
 	h.killGroups()
-	if !h.abandoned && h.holding.Load() == 0 && (h.pmix == nil || h.pmix.Idle()) && h.temp.files == nil && h.removeEmpty() && h.removeEmptyGroup() {
+	if !h.abandoned && h.holding.Load() == 0 && (h.pmix.server == nil || h.pmix.server.Idle()) && h.ending.temp.files == nil && h.left.removeEmpty() && h.left.removeEmptyGroup() {
 		h.guard.Release()
 	}
 }
 
 // holders is the event that names the processes that hold output, of the first rank that has such, and counts the others.
-func (h *Host) holders() Event {
+func (o *output) holders() Event {
 	names := make(map[string]int) // local numbers, by what their output is called in /proc
 	ranks := make(map[int][]string)
-	for i, r := range h.up() {
+	for i, r := range o.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			if p := &r.pipes[s]; p.fd >= 0 {
 				names[outputName(p)], ranks[i] = i, nil
 			}
 		}
 	}
-	for _, pid := range pids() {
+	for _, pid := range proc.All() {
 		for _, local := range holds(pid, names) {
 			ranks[local] = append(ranks[local], fmt.Sprintf("%s (pid %d)", programName(pid), pid))
 		}
 	}
 	first := -1
-	for i := range h.up() {
+	for i := range o.up() {
 		if list, open := ranks[i]; open && (first < 0 || list != nil && ranks[first] == nil) {
 			first = i
 		}
@@ -146,11 +147,11 @@ func (h *Host) holders() Event {
 	} else if list != nil {
 		who = strings.Join(list, ", ")
 	}
-	text := fmt.Sprintf("%s, which it had started, still held its output %v after the last rank's end and is killed", who, h.spec.Grace.Round(time.Millisecond))
+	text := fmt.Sprintf("%s, which it had started, still held its output %v after the last rank's end and is killed", who, o.spec.Grace.Round(time.Millisecond))
 	if others := len(ranks) - 1; others > 0 {
 		text += fmt.Sprintf(", as is what %d more had started", others)
 	}
-	return Event{Kind: Cut, Rank: h.rankOf(first), Text: text + "; --grace TIME waits longer"}
+	return Event{Kind: Cut, Rank: o.rankOf(first), Text: text + "; --grace TIME waits longer"}
 }
 
 // holdersMax is how many processes are named.
@@ -166,17 +167,6 @@ func outputName(p *pipe) string {
 	var st unix.Stat_t
 	_ = unix.Fstat(p.fd, &st)
 	return fmt.Sprintf("pipe:[%d]", st.Ino)
-}
-
-// pids are the processes of this machine that can be seen.
-func pids() (list []int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			list = append(list, pid)
-		}
-	}
-	return list
 }
 
 // holds are the ranks whose output a process may write, once each.

@@ -19,19 +19,19 @@ func TestGrace(t *testing.T) {
 	now := time.Now()
 	pass := func(seconds int) {
 		now = now.Add(time.Duration(seconds) * time.Second)
-		d.lingerOnTime(now)
+		d.output.lingerOnTime(now)
 	}
 	look := func(what string, left int) {
 		t.Helper()
-		if got := d.linger.left; got != time.Duration(left)*time.Second || d.linger.cut {
-			t.Errorf("%s: %v are left, cut %v, want %ds", what, got, d.linger.cut, left)
+		if got := d.output.linger.left; got != time.Duration(left)*time.Second || d.output.linger.cut {
+			t.Errorf("%s: %v are left, cut %v, want %ds", what, got, d.output.linger.cut, left)
 		}
-		if due := d.graceEnds(); !due.IsZero() && due != now.Add(d.linger.left) {
+		if due := d.output.graceEnds(); !due.IsZero() && due != now.Add(d.output.linger.left) {
 			t.Errorf("%s: it ends in %v", what, due.Sub(now))
 		}
 	}
 	d.running = 1
-	d.settle()
+	d.output.settle()
 	pass(100)
 	look("a rank runs", 10)
 	d.running = 0
@@ -39,28 +39,28 @@ func TestGrace(t *testing.T) {
 	look("it has just ended", 10)
 	pass(4)
 	look("output is taken", 6)
-	d.settle()
+	d.output.settle()
 	look("a second wish", 6)
-	d.pause(Stdout, true)
+	d.output.pause(Stdout, true)
 	pass(1) // until here it was taken
 	look("output is not taken", 5)
 	pass(100)
 	look("nor later", 5)
-	d.pause(Stdout, false)
+	d.output.pause(Stdout, false)
 	pass(100)
 	look("nor until here", 5)
 	pass(2)
 	look("it is taken again", 3)
-	if d.drained() {
+	if d.output.drained() {
 		t.Error("the host does not wait for it")
 	}
 	d.write(1, "before")
 	pass(3)
-	if !d.linger.cut || d.drained() {
-		t.Errorf("cut %v, drained %v at the end of the grace", d.linger.cut, d.drained())
+	if !d.output.linger.cut || d.output.drained() {
+		t.Errorf("cut %v, drained %v at the end of the grace", d.output.linger.cut, d.output.drained())
 	}
 	d.read()
-	if !d.drained() {
+	if !d.output.drained() {
 		t.Error("what was written before is read, and the host goes on")
 	}
 }
@@ -88,9 +88,9 @@ func TestLingersIsToldOnce(t *testing.T) {
 				told++
 			}
 		}
-		d.running, d.served, d.linger.since = c.running, c.served, time.Now().Add(-c.since)
+		d.running, d.served, d.output.linger.since = c.running, c.served, time.Now().Add(-c.since)
 		if c.paused {
-			d.pause(Stdout, true)
+			d.output.pause(Stdout, true)
 		}
 		if c.closed {
 			closeFD(&d.pipes[0])
@@ -100,11 +100,11 @@ func TestLingersIsToldOnce(t *testing.T) {
 			}
 			d.served = 0
 		}
-		if d.lingers() != (c.running == 0 && !c.paused) {
+		if d.output.lingers() != (c.running == 0 && !c.paused) {
 			t.Errorf("%s: it sleeps, or does not", c.name)
 		}
-		d.tellLingers()
-		d.tellLingers()
+		d.output.tellLingers()
+		d.output.tellLingers()
 		if told != c.want {
 			t.Errorf("%s: told %d times, want %d", c.name, told, c.want)
 		}
@@ -149,11 +149,11 @@ func TestHoldersOfSeveralRanks(t *testing.T) {
 		closeFD(&d.pipes[i])
 	}
 	this := fmt.Sprintf("%s (pid %d), which", programName(os.Getpid()), os.Getpid())
-	if got := d.holders(); got.Kind != Cut || got.Rank != 2 || !strings.HasPrefix(got.Text, this) || !strings.Contains(got.Text, "killed, as is what 2 more had started;") {
+	if got := d.output.holders(); got.Kind != Cut || got.Rank != 2 || !strings.HasPrefix(got.Text, this) || !strings.Contains(got.Text, "killed, as is what 2 more had started;") {
 		t.Errorf("got rank %d, %q, want rank 2, %s", got.Rank, got.Text, this)
 	}
 	closeFD(&d.pipes[2])
-	if got := d.holders(); got.Rank != 0 || !strings.HasPrefix(got.Text, "a process that cannot be seen from here, which") {
+	if got := d.output.holders(); got.Rank != 0 || !strings.HasPrefix(got.Text, "a process that cannot be seen from here, which") {
 		t.Errorf("got rank %d, %q", got.Rank, got.Text)
 	}
 }

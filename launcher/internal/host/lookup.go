@@ -37,16 +37,16 @@ func (e *startError) Unwrap() error { return e.err }
 
 // programs are the files to execute, by program of the job; "" for those that no
 // rank of this host runs.
-func (h *Host) programs() ([]string, error) {
-	files := make([]string, len(h.spec.Apps))
-	for i := range h.spec.Ranks {
-		app := h.appOf(i)
-		file := &files[h.spec.Ranks[i].App]
+func (s *starter) programs() ([]string, error) {
+	files := make([]string, len(s.spec.Apps))
+	for i := range s.spec.Ranks {
+		app := s.appOf(i)
+		file := &files[s.spec.Ranks[i].App]
 		if *file != "" {
 			continue
 		}
 		var err error
-		if *file = h.preloaded[h.spec.Ranks[i].App]; *file != "" {
+		if *file = s.preloaded[s.spec.Ranks[i].App]; *file != "" {
 			if err := checkDir(app.Dir); err != nil {
 				return nil, err
 			}

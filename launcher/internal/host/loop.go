@@ -1,7 +1,6 @@
 package host
 
 import (
-	"os"
 	"slices"
 	"time"
 
@@ -24,55 +23,28 @@ const (
 	sourceDaemon  source = 10
 )
 
-// watch enters a descriptor in the loop. An epoll event carries 64 bits of its
-// owner's choice: here the source and the rank's local number.
-func (h *Host) watch(fd int, events uint32, s source, local int) error {
-	e := unix.EpollEvent{Events: events, Fd: int32(s), Pad: int32(local)}
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_ADD, fd, &e))
-}
-
-// rewatch changes what a descriptor is watched for.
-func (h *Host) rewatch(fd int, events uint32, s source, local int) {
-	e := unix.EpollEvent{Events: events, Fd: int32(s), Pad: int32(local)}
-	if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_MOD, fd, &e); err != nil {
-		h.log("epoll_ctl: %v", err)
-	}
-}
-
-// unwatch takes a descriptor out and closes it. Closing alone would not do: a
-// child that is just being made may still hold it.
-func (h *Host) unwatch(fd *int) {
-	if *fd < 0 {
-		return
-	}
-	if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, *fd, nil); err != nil {
-		h.log("epoll_ctl: %v", err)
-	}
-	closeFD(fd)
-}
-
 // loop serves the ranks until all have ended and their output is in.
 func (h *Host) loop() error {
 	h.complete = true
-	h.singletons.since = time.Now()
+	h.watcher.singletons.since = time.Now()
 	if h.spec.Sample > 0 {
-		h.sample = time.Now().Add(h.spec.Sample)
+		h.watcher.sample = time.Now().Add(h.spec.Sample)
 	}
-	h.beginStallWatch()
+	h.watcher.beginStallWatch()
 	if h.running == 0 {
 		h.allEnded() // during the start
 	}
-	for h.running > 0 || !h.drained() {
+	for h.running > 0 || !h.output.drained() {
 		if err := h.turn(h.patience()); err != nil {
 			return err
 		}
 		h.onTime()
-		h.tellLingers()
+		h.output.tellLingers()
 	}
 	h.leave()
 	h.lastSaid()
-	h.flushLines()
-	for h.aside.waiting > 0 && !h.discard {
+	h.output.flushLines()
+	for h.output.aside.waiting > 0 && !h.output.discard {
 		if err := h.turn(-1); err != nil {
 			return err
 		}
@@ -83,10 +55,10 @@ func (h *Host) loop() error {
 // lastSaid waits for what ranks that ended badly have said by way of the PMIx server:
 // Open MPI 5 explains there what went wrong, and exits without waiting for an answer.
 func (h *Host) lastSaid() {
-	if h.pmix == nil || h.abandoned || !slices.ContainsFunc(h.ranks, func(r rank) bool { return r.bad }) {
+	if h.pmix.server == nil || h.abandoned || !slices.ContainsFunc(h.ranks, func(r rank) bool { return r.bad }) {
 		return
 	}
-	h.pmix.Drain(h.spec.PMIx.Name, saidLimit)
+	h.pmix.server.Drain(h.spec.PMIx.Name, saidLimit)
 	h.readMail()
 }
 
@@ -96,7 +68,7 @@ const saidLimit = time.Second
 
 // patience is how long the loop may sleep: until the next deadline.
 func (h *Host) patience() time.Duration {
-	if h.lingers() {
+	if h.output.lingers() {
 		return 0 // what closes has been closed by now
 	}
 	next := h.ending.next
@@ -108,18 +80,18 @@ func (h *Host) patience() time.Duration {
 			next = t
 		}
 	}
-	sooner(h.graceEnds())
-	if h.holds > 0 {
+	sooner(h.output.graceEnds())
+	if h.server.holds > 0 {
 		for _, r := range h.up() {
 			sooner(r.silent)
 		}
 	}
-	sooner(h.nextLook())
-	sooner(h.nextGuest())
-	sooner(h.prompt)
-	sooner(h.sample)
-	sooner(h.crashLook)
-	sooner(h.stall.next)
+	sooner(h.watcher.nextLook())
+	sooner(h.server.nextGuest())
+	sooner(h.output.prompt)
+	sooner(h.watcher.sample)
+	sooner(h.watcher.crashLook)
+	sooner(h.watcher.stall.next)
 	sooner(h.daemon.look)
 	if next.IsZero() {
 		return -1
@@ -129,21 +101,21 @@ func (h *Host) patience() time.Duration {
 
 // onTime does what is due.
 func (h *Host) onTime() {
-	if !h.ending.wished && !h.linger.runs && h.ending.next.IsZero() && h.holds == 0 && h.prompt.IsZero() && h.sample.IsZero() && h.crashLook.IsZero() && h.stall.next.IsZero() && h.daemon.look.IsZero() && h.nextLook().IsZero() && h.nextGuest().IsZero() {
+	if !h.ending.wished && !h.output.linger.runs && h.ending.next.IsZero() && h.server.holds == 0 && h.output.prompt.IsZero() && h.watcher.sample.IsZero() && h.watcher.crashLook.IsZero() && h.watcher.stall.next.IsZero() && h.daemon.look.IsZero() && h.watcher.nextLook().IsZero() && h.server.nextGuest().IsZero() {
 		return
 	}
 	now := time.Now()
-	h.lookOnTime(now)
-	h.heedOnTime(now)
-	h.endingOnTime(now)
-	h.silentOnTime(now)
-	h.promptsOnTime(now)
-	h.sampleOnTime(now)
-	h.crashesOnTime(now)
-	h.guestsOnTime(now)
-	h.stallOnTime(now)
-	h.daemonOnTime(now)
-	h.lingerOnTime(now)
+	h.watcher.lookOnTime(now)
+	h.ending.heedOnTime(now)
+	h.ending.onTime(now)
+	h.server.silentOnTime(now)
+	h.output.promptsOnTime(now)
+	h.watcher.sampleOnTime(now)
+	h.watcher.crashesOnTime(now)
+	h.server.guestsOnTime(now)
+	h.watcher.stallOnTime(now)
+	h.daemon.onTime(now)
+	h.output.lingerOnTime(now)
 }
 
 // serve is loop, where other hosts take part in fences on whatever thread is at hand: a thread that a goroutine is locked to is
@@ -179,17 +151,17 @@ func (h *Host) turn(d time.Duration) error {
 		case sourceProcess:
 			h.processEnded(local)
 		case sourcePMI:
-			h.servePMI(local, e.Events)
+			h.server.serve(local, e.Events)
 		case sourcePMIx:
-			h.beginPMIx()
+			h.pmix.begin()
 		case sourceInput:
-			h.inputReady(local, e.Events)
+			h.input.ready(local, e.Events)
 		case sourceGuest:
-			h.hear(local)
+			h.server.hear(local)
 		case sourceGuard:
-			h.guardEnded()
+			h.left.guardEnded()
 		case sourceDaemon:
-			h.daemonEnded()
+			h.daemon.ended()
 		}
 	}
 	return nil
@@ -202,16 +174,16 @@ func (h *Host) readMail() {
 		case l.ended:
 			h.processEnded(l.local)
 		case l.guest:
-			h.admit(l.local)
+			h.server.admit(l.local)
 		case l.stranger:
-			h.stranger(l.local)
+			h.server.stranger(l.local)
 		case l.heard:
 			h.ranks[l.local].heard = true
 			h.processEnded(l.local)
 		case l.started != nil:
 			h.rankStarted(*l.started)
 		case l.fence != nil:
-			h.fenceReturned(l.fence)
+			h.server.fenceReturned(l.fence)
 		default:
 			h.obey(l.command)
 		}
@@ -230,51 +202,57 @@ func (h *Host) obey(c Command) {
 			h.emit(Event{Kind: Passed})
 		}
 	case End:
-		h.endRanks(c.Signal, c.Heed)
+		h.ending.endRanks(c.Signal, c.Heed)
 	case Kill:
-		h.killNow()
+		h.ending.killNow()
 	case Settle:
-		h.settle()
+		h.output.settle()
 	case Wake: // for a look at what the loop waits for
 	case Turn:
 		h.emit(Event{Kind: Turned})
 	case WhoWaits:
-		h.emit(Event{Kind: Waiting, Ranks: h.waiting()})
+		h.emit(Event{Kind: Waiting, Ranks: h.server.waiting()})
 	case Mourn:
 		h.mourn(c.Ranks)
 	case Look:
-		h.examine(c.Last)
+		h.watcher.examine(c.Last)
 	case Abandon:
 		h.abandoned = true
-		h.killNow()
-		h.discardOutput()
+		h.ending.killNow()
+		h.output.discardOutput()
 	case Input:
-		h.takeInput(c.Data, c.Last)
+		h.input.take(c.Data, c.Last)
 	case Credit:
-		h.credit(c.Stream, c.N)
+		h.output.credit(c.Stream, c.N)
 	case Discard:
-		if h.running == 0 && h.open > 0 && !h.linger.cut { // a host that gets no CPU hears of it before its own grace is over
-			h.cutOutput()
+		if h.running == 0 && h.output.open > 0 && !h.output.linger.cut { // a host that gets no CPU hears of it before its own grace is over
+			h.output.cutOutput()
 		}
-		h.discardOutput()
+		h.output.discardOutput()
 	case GoOn:
-		h.goOn(h.spec.local(c.Rank), c.Stream)
+		h.output.goOn(h.spec.local(c.Rank), c.Stream)
 	case Resize:
-		h.resize(c.Rows, c.Cols)
+		h.output.resize(c.Rows, c.Cols)
 	case FromHub:
-		if h.pmix != nil {
-			h.pmix.Take(c.Data)
+		if h.pmix.server != nil {
+			h.pmix.server.Take(c.Data)
 		}
 	case Came:
 		if local := h.spec.local(c.Rank); local >= 0 && h.ranks[local].up && !h.ranks[local].came {
 			h.ranks[local].came = true
-			h.loaded(local, true)
+			h.server.loaded(local, true)
 		}
 	case Rejoined:
-		h.rejoined(c.Rank, c.Last)
+		h.pmix.rejoined(c.Rank, c.Last)
 	case Say:
-		h.said(c.Rank, c.Stream, c.Data)
+		h.output.said(c.Rank, c.Stream, c.Data)
 	case Answer:
-		h.answered(c.Rank, c.Reply)
+		switch r := c.Reply; {
+		case r == nil:
+		case r.Tag == 0:
+			h.server.answered(c.Rank, r)
+		case h.pmix.server != nil && r.Spawn != nil:
+			h.pmix.server.Spawned(r.Tag, "gorun_"+r.Spawn.Job, r.Spawn.Err)
+		}
 	}
 }

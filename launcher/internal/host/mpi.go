@@ -15,14 +15,14 @@ const libraryPath = "LD_LIBRARY_PATH="
 
 // chooseMPI finds the MPI that Spec.MPI names, for programs of the standard ABI, and gives
 // a directory where the loader finds it by their names for it; "" where none is named.
-func (h *Host) chooseMPI(files []string) (string, error) {
-	if h.spec.MPI == "" {
+func (s *starter) chooseMPI(files []string) (string, error) {
+	if s.spec.MPI == "" {
 		return "", nil
 	}
 	fail := func(err error) (string, error) {
-		return "", &startError{2, "MPI", h.spec.MPI, fmt.Errorf("host %s: %w", h.spec.Host, err)}
+		return "", &startError{2, "MPI", s.spec.MPI, fmt.Errorf("host %s: %w", s.spec.Host, err)}
 	}
-	library, err := mpilib.Find(h.spec.MPI, h.spec.users())
+	library, err := mpilib.Find(s.spec.MPI, s.spec.users())
 	if err != nil {
 		return fail(err)
 	}
@@ -30,7 +30,7 @@ func (h *Host) chooseMPI(files []string) (string, error) {
 		if file == "" {
 			continue
 		}
-		app := &h.spec.Apps[i]
+		app := &s.spec.Apps[i]
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(app.Dir, file)
 		}
@@ -38,10 +38,10 @@ func (h *Host) chooseMPI(files []string) (string, error) {
 			return fail(fmt.Errorf("%s cannot load it: %s", app.Argv[0], why))
 		}
 	}
-	if h.rankDir == "" {
+	if s.rankDir == "" {
 		return fail(errors.New("there is no directory for the job"))
 	}
-	dir := filepath.Join(h.rankDir, "mpi")
+	dir := filepath.Join(s.rankDir, "mpi")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fail(err)
 	}
@@ -50,8 +50,8 @@ func (h *Host) chooseMPI(files []string) (string, error) {
 			return fail(err)
 		}
 	}
-	if h.cfg.Log != nil && h.cfg.Log.Enabled(h.ctx, slog.LevelInfo) { // it reads all of the file
-		h.logAt(slog.LevelInfo, "--mpi %s: ranks load %s", h.spec.MPI, library.String())
+	if s.cfg.Log != nil && s.cfg.Log.Enabled(s.ctx, slog.LevelInfo) { // it reads all of the file
+		s.logAt(slog.LevelInfo, "--mpi %s: ranks load %s", s.spec.MPI, library.String())
 	}
 	return dir, nil
 }

@@ -25,6 +25,7 @@ import (
 // is stopped or hangs may go on at any time, even within a store that it was about to make. So
 // the host kills a daemon that somebody has stopped, or that hangs.
 type daemon struct {
+	*base
 	pid, pidfd int
 	asked      bool      // a rank has asked for it
 	failed     error     // why it could not be started for that rank, and is not for others
@@ -81,78 +82,76 @@ func (p *pulse) look(beat uint32, cpu time.Duration, wants bool) string {
 // offloadName is the daemon's program.
 const offloadName = "gorun-offload"
 
-// openDaemon starts the daemon of --offload, or says why the job has none.
-func (h *Host) openDaemon() error {
-	if h.daemon.pidfd = -1; h.spec.Offload == 0 {
+// open starts the daemon of --offload, or says why the job has none.
+func (d *daemon) open() error {
+	if d.pidfd = -1; d.spec.Offload == 0 {
 		return nil
 	}
-	if err := h.startDaemon(h.spec.Offload); err != nil {
-		return h.noDaemon(err)
+	if err := d.start(d.spec.Offload); err != nil {
+		return d.none(err)
 	}
 	return nil
 }
 
-func (h *Host) noDaemon(err error) error {
-	return &startError{1, "Offload", strconv.Itoa(h.spec.Offload), err}
+func (d *daemon) none(err error) error {
+	return &startError{1, "Offload", strconv.Itoa(d.spec.Offload), err}
 }
 
-// checkDaemon refuses more threads than the host has CPUs.
-func (h *Host) checkDaemon() error {
-	cpus := cmp.Or(h.cfg.CPUs, topo.CPUs())
-	if h.spec.Offload > cpus {
-		return h.noDaemon(fmt.Errorf("more threads than the %d CPUs of host %s", cpus, h.spec.Host))
+// check refuses more threads than the host has CPUs.
+func (d *daemon) check() error {
+	cpus := cmp.Or(d.cfg.CPUs, topo.CPUs())
+	if d.spec.Offload > cpus {
+		return d.none(fmt.Errorf("more threads than the %d CPUs of host %s", cpus, d.spec.Host))
 	}
 	return nil
 }
 
 // daemonNumbers is how many numbers of the segment are the daemon's. Where the job wants none, one is kept for ranks
 // that ask for it.
-func (h *Host) daemonNumbers() int {
-	if n := len(h.spec.Ranks); h.spec.Offload == 0 && n > 1 && n < shm.MaxRanks {
+func (s *Spec) daemonNumbers() int {
+	if n := len(s.Ranks); s.Offload == 0 && n > 1 && n < shm.MaxRanks {
 		return 1
 	}
-	return h.spec.Offload
+	return s.Offload
 }
 
 // geometry is the segment's where an address space has such a limit. Ranks map all of it, with the number that is only kept.
-func (h *Host) geometry(limit uint64) shm.Geometry {
-	g := shm.DefaultGeometry(len(h.spec.Ranks)+h.daemonNumbers(), limit)
-	if h.spec.Continuous && h.spec.Hosts > 1 {
-		g.World = h.spec.NP
+func (s *Spec) geometry(limit uint64) shm.Geometry {
+	g := shm.DefaultGeometry(len(s.Ranks)+s.daemonNumbers(), limit)
+	if s.Continuous && s.Hosts > 1 {
+		g.World = s.NP
 	}
 	return g
 }
 
-// daemonAsked starts a daemon of one thread for a rank that asks for it, unless there is one.
-func (h *Host) daemonAsked(rank int) {
-	if h.daemon.pid == 0 && h.daemon.failed == nil {
+// ask starts a daemon of one thread for a rank that asks for it, unless there is one, and gives the answer.
+func (d *daemon) ask() (a pmi.NameAnswer) {
+	if d.pid == 0 && d.failed == nil {
 		err := errors.New("the job ends")
-		if !h.ending.begun {
-			err = h.startDaemon(1)
+		if !d.toEnd {
+			err = d.start(1)
 		}
-		if h.daemon.asked, h.daemon.failed = err == nil, err; err != nil {
-			h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("a rank asked for the daemon of started collectives; it did not start: %v", err)})
+		if d.asked, d.failed = err == nil, err; err != nil {
+			d.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("a rank asked for the daemon of started collectives; it did not start: %v", err)})
 		}
 	}
-	var a pmi.NameAnswer
-	if h.daemon.failed != nil {
+	if d.failed != nil {
 		a.Err = "no_daemon"
 	}
-	a.Port = strconv.Itoa(len(h.daemon.pulses))
-	e := h.engine(h.spec.local(rank))
-	h.apply(e, e.NameDone(rank, a))
+	a.Port = strconv.Itoa(len(d.pulses))
+	return a
 }
 
-// startDaemon starts it with n threads. Ranks may lend it calls before it runs.
-func (h *Host) startDaemon(n int) error {
-	h.daemon = daemon{pidfd: -1}
-	if h.segment.FD() < 0 {
-		return fmt.Errorf("host %s has no memory that processes can share", h.spec.Host)
+// start starts it with n threads. Ranks may lend it calls before it runs.
+func (d *daemon) start(n int) error {
+	*d = daemon{base: d.base, pidfd: -1}
+	if d.segment.FD() < 0 {
+		return fmt.Errorf("host %s has no memory that processes can share", d.spec.Host)
 	}
-	if h.segment.Ranks() < len(h.spec.Ranks)+n {
-		return fmt.Errorf("host %s has %d ranks, expected 2 to %d", h.spec.Host, len(h.spec.Ranks), shm.MaxRanks-n)
+	if d.segment.Ranks() < len(d.spec.Ranks)+n {
+		return fmt.Errorf("host %s has %d ranks, expected 2 to %d", d.spec.Host, len(d.spec.Ranks), shm.MaxRanks-n)
 	}
-	program := h.spec.OffloadProgram
+	program := d.spec.OffloadProgram
 	if program == "" {
 		path, err := self.Path()
 		if err != nil {
@@ -167,52 +166,50 @@ func (h *Host) startDaemon(n int) error {
 	defer unix.Close(null)
 	attr := &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   append(Scrub(h.spec.users()), Marker(&h.spec)),
-		Files: []uintptr{uintptr(null), uintptr(null), 2, uintptr(h.segment.FD())},
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &h.daemon.pidfd},
+		Env:   append(Scrub(d.spec.users()), Marker(&d.spec)),
+		Files: []uintptr{uintptr(null), uintptr(null), 2, uintptr(d.segment.FD())},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: &d.pidfd},
 	}
-	argv := []string{offloadName, "--ranks", strconv.Itoa(len(h.spec.Ranks)), "--threads", strconv.Itoa(n)}
-	if h.daemon.pid, err = syscall.ForkExec(program, argv, attr); err != nil {
-		h.daemon.pid = 0
+	argv := []string{offloadName, "--ranks", strconv.Itoa(len(d.spec.Ranks)), "--threads", strconv.Itoa(n)}
+	if d.pid, err = syscall.ForkExec(program, argv, attr); err != nil {
+		d.pid = 0
 		return fmt.Errorf("%s could not be started: %w; it belongs beside gorun (make build, or go install ./cmd/%s)", program, err, offloadName)
 	}
-	h.guard.Add(h.daemon.pid)
-	h.log("the daemon of started collectives has pid %d and %d threads", h.daemon.pid, n)
-	h.daemon.look = time.Now().Add(daemonEvery)
-	h.daemon.pulses = make([]pulse, n)
-	if h.daemon.pidfd < 0 {
+	d.guard.Add(d.pid)
+	d.log("the daemon of started collectives has pid %d and %d threads", d.pid, n)
+	d.look = time.Now().Add(daemonEvery)
+	d.pulses = make([]pulse, n)
+	if d.pidfd < 0 {
 		return nil // a kernel before 5.4: a look notices its end
 	}
-	return h.watch(h.daemon.pidfd, unix.EPOLLIN, sourceDaemon, 0)
+	return d.watch(d.pidfd, unix.EPOLLIN, sourceDaemon, 0)
 }
 
-// daemonOnTime looks whether the daemon is stopped or hangs, or has ended where nothing else says so.
-func (h *Host) daemonOnTime(now time.Time) {
-	d := &h.daemon
+// onTime looks whether the daemon is stopped or hangs, or has ended where nothing else says so.
+func (d *daemon) onTime(now time.Time) {
 	if d.look.IsZero() || now.Before(d.look) {
 		return
 	}
 	d.look = now.Add(daemonEvery)
-	if h.daemonEnded(); d.over || d.why != "" { // one that was killed may take its time to end
+	if d.ended(); d.over || d.why != "" { // one that was killed may take its time to end
 		return
 	}
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, d.pid, &info, unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
 	was := d.stopped
 	if d.stopped = err == nil && info.Signo != 0; !d.stopped {
-		d.why = h.daemonHangs()
+		d.why = d.hangs()
 	} else if was {
 		d.why = "it was stopped"
 	}
 	if d.why != "" {
-		h.log("the daemon of started collectives is killed, for %s", d.why)
+		d.log("the daemon of started collectives is killed, for %s", d.why)
 		_ = unix.Kill(-d.pid, unix.SIGKILL)
 	}
 }
 
-// daemonHangs tells why one of the daemon's threads hangs; "": none does.
-func (h *Host) daemonHangs() (why string) {
-	d := &h.daemon
+// hangs tells why one of the daemon's threads hangs; "": none does.
+func (d *daemon) hangs() (why string) {
 	threads := make(map[int]proc.Stat)
 	files, _ := filepath.Glob("/proc/" + strconv.Itoa(d.pid) + "/task/*/stat")
 	for _, file := range files {
@@ -221,7 +218,7 @@ func (h *Host) daemonHangs() (why string) {
 		}
 	}
 	for i := range d.pulses {
-		thread, beat := h.segment.Beats(len(h.spec.Ranks) + i)
+		thread, beat := d.segment.Beats(len(d.spec.Ranks) + i)
 		p, found := threads[cmp.Or(thread, d.pid)]
 		if hangs := d.pulses[i].look(beat, p.CPU, wantsCPU(threads, thread, len(d.pulses))); found && hangs != "" {
 			why = hangs
@@ -251,45 +248,45 @@ func wantsCPU(threads map[int]proc.Stat, thread, count int) bool {
 	return running >= count
 }
 
-// daemonEnded takes the end of the daemon in, if it has ended. The ranks go on with the calls
+// ended takes the end of the daemon in, if it has ended. The ranks go on with the calls
 // that it had, and without it. It stays to be reaped, so that its group, which the guardian
 // knows, is nobody else's.
-func (h *Host) daemonEnded() {
-	how, err := ended(h.daemon.pid)
+func (d *daemon) ended() {
+	how, err := ended(d.pid)
 	if err == nil && !how.over {
 		return
 	}
-	h.daemon.over, h.daemon.look = true, time.Time{}
-	h.unwatch(&h.daemon.pidfd)
-	for i := range h.daemon.pulses {
-		h.segment.SetDead(len(h.spec.Ranks) + i)
+	d.over, d.look = true, time.Time{}
+	d.unwatch(&d.pidfd)
+	for i := range d.pulses {
+		d.segment.SetDead(len(d.spec.Ranks) + i)
 	}
 	text := "exit status " + strconv.Itoa(how.status)
 	if how.signal != 0 {
 		text = unix.SignalName(how.signal)
 	}
-	if h.daemon.why != "" {
-		text += ", for " + h.daemon.why
+	if d.why != "" {
+		text += ", for " + d.why
 	}
-	if !h.ending.begun {
-		h.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("%s (pid %d), the daemon of --offload, has ended with %s: the ranks go on with the calls that it had, and without it", offloadName, h.daemon.pid, text)})
+	if !d.toEnd {
+		d.emit(Event{Kind: Unassisted, Rank: -1, Text: fmt.Sprintf("%s (pid %d), the daemon of --offload, has ended with %s: the ranks go on with the calls that it had, and without it", offloadName, d.pid, text)})
 	}
 }
 
-// endDaemon is for a host that has no ranks any more.
-func (h *Host) endDaemon() {
-	if h.daemon.pid == 0 {
+// end is for a host that has no ranks any more.
+func (d *daemon) end() {
+	if d.pid == 0 {
 		return
 	}
-	used := h.daemon.over || h.daemon.asked // a program that asks for it looks itself
-	for i := range h.daemon.pulses {
-		used = used || h.segment.Used(len(h.spec.Ranks)+i)
+	used := d.over || d.asked // a program that asks for it looks itself
+	for i := range d.pulses {
+		used = used || d.segment.Used(len(d.spec.Ranks)+i)
 	}
-	if !used && !h.ending.begun {
-		h.emit(Event{Kind: Unused, Rank: -1, Text: fmt.Sprintf("--offload has had no effect: no rank has given %s a call. It takes started and persistent collectives of Go programs, of 256 KiB or more in memory of rank.Alloc, between ranks of one host; gorun -v says why others stay with their ranks", offloadName)})
+	if !used && !d.toEnd {
+		d.emit(Event{Kind: Unused, Rank: -1, Text: fmt.Sprintf("--offload has had no effect: no rank has given %s a call. It takes started and persistent collectives of Go programs, of 256 KiB or more in memory of rank.Alloc, between ranks of one host; gorun -v says why others stay with their ranks", offloadName)})
 	}
-	_ = unix.Kill(-h.daemon.pid, unix.SIGKILL)
-	reap(h.daemon.pid)
-	h.daemon.pid = 0
-	closeFD(&h.daemon.pidfd)
+	_ = unix.Kill(-d.pid, unix.SIGKILL)
+	reap(d.pid)
+	d.pid = 0
+	closeFD(&d.pidfd)
 }

@@ -79,9 +79,8 @@ func TestGeometryWithTheNumberOfADaemon(t *testing.T) {
 		{1, 0, 1}, {8, 0, 9}, {8, 2, 10}, {shm.MaxRanks, 0, shm.MaxRanks},
 	} {
 		for _, limit := range []uint64{limit, math.MaxUint64} {
-			h := &Host{spec: Spec{Ranks: make([]RankSpec, c.ranks), Offload: c.offload}}
-			want := shm.DefaultGeometry(c.count, limit)
-			if got := h.geometry(limit); got != want {
+			spec := Spec{Ranks: make([]RankSpec, c.ranks), Offload: c.offload}
+			if got, want := spec.geometry(limit), shm.DefaultGeometry(c.count, limit); got != want {
 				t.Errorf("%d ranks and %d threads within %d bytes: got %+v, want %+v", c.ranks, c.offload, limit, got, want)
 			}
 		}

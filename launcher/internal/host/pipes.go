@@ -9,14 +9,6 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/stdio"
 )
 
-// The buffer for reads starts small, since most ranks say little, and becomes
-// large once one fills it. Large ones are handed to the receiver of what was read
-// into them, and come back: nothing is copied between read and write.
-const (
-	bufLeast = 4 << 10
-	bufMost  = 256 << 10
-)
-
 // pipe is one stream of one rank.
 type pipe struct {
 	fd    int
@@ -31,36 +23,35 @@ type pipe struct {
 	last  bool        // that line is the end of the stream
 }
 
+// output is what ranks write, until all of it is passed on.
+type output struct {
+	*base
+	streams [3]stream // by number; 0 is unused
+	aside   lineFile
+	discard bool      // nobody wants output any more
+	open    int       // pipes that may bring more
+	prompt  time.Time // when the begin of a line may be due; zero: none is
+	crowded bool      // several ranks are within a line, and spec.Alone has the begins wait until one of these ends
+	brought uint64    // how often a pipe was read
+	heard   uint64    // brought, when the silence was begun to be timed
+	linger  linger
+}
+
 // stream is all ranks' output of one number.
 type stream struct {
 	ahead  int  // bytes that the controller has not taken yet
 	paused bool // the pipes are not read
 }
 
-// room makes the buffer large enough for what is held and a read behind it.
-func (h *Host) room(held int) {
-	if len(h.buf)-held < bufLeast {
-		h.buf = h.large()
-	}
-}
-
-// large is a buffer of bufMost bytes.
-func (h *Host) large() []byte {
-	if b, ok := h.buffers.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, bufMost)
-}
-
 // readPipe reads what a rank has written. The pipe is in blocking mode, since a
 // mode of our end costs a system call more; epoll says that it will not block.
 func (h *Host) readPipe(local, number int, events uint32) {
 	p := &h.ranks[local].pipes[number]
-	if p.fd < 0 || p.waits || h.streams[number].paused {
+	if p.fd < 0 || p.waits || h.output.streams[number].paused {
 		return
 	}
 	if events&unix.EPOLLIN == 0 && !p.tty { // a terminal may still be passing on what it took
-		h.closePipe(local, number)
+		h.output.closePipe(local, number)
 		return
 	}
 	h.room(p.lines.Held())
@@ -70,18 +61,18 @@ func (h *Host) readPipe(local, number int, events uint32) {
 	case err == unix.EINTR || err == unix.EAGAIN:
 		return
 	case err != nil || n <= 0:
-		h.closePipe(local, number)
+		h.output.closePipe(local, number)
 		return
 	}
 	data := h.buf[:held+n]
-	h.brought++
+	h.output.brought++
 	p.owed -= n
 	if p.tail != nil {
 		p.tail.Add(data[held:])
-		h.heardCrash(local, data)
+		h.watcher.heardCrash(local, data)
 	}
-	h.sort(local, number, data, n, h.pass)
-	h.spoke(local) // it may read the rank's socket into h.buf, which holds data until here
+	h.output.sort(local, number, data, n, h.output.pass)
+	h.watcher.spoke(local) // it may read the rank's socket into h.buf, which holds data until here
 	if len(data) == len(h.buf) && len(h.buf) < bufMost {
 		h.buf = h.large()
 	}
@@ -94,116 +85,116 @@ func (h *Host) readPipe(local, number int, events uint32) {
 }
 
 // pass sends on what stands at the begin of the buffer.
-func (h *Host) pass(local, number int, data []byte) {
+func (o *output) pass(local, number int, data []byte) {
 	switch {
 	case len(data) == 0:
-	case len(h.buf) < bufMost || len(data) < bufMost/8:
-		h.output(local, number, Event{Data: bytes.Clone(data)})
+	case len(o.buf) < bufMost || len(data) < bufMost/8:
+		o.send(local, number, Event{Data: bytes.Clone(data)})
 	default:
-		buf := h.buf
-		h.output(local, number, Event{Data: data, Free: func() { h.buffers.Put(&buf) }})
-		h.buf = h.large()
+		buf := o.buf
+		o.send(local, number, Event{Data: data, Free: func() { o.buffers.Put(&buf) }})
+		o.buf = o.large()
 	}
 }
 
 // closePipe ends a pipe whose writers have all gone.
-func (h *Host) closePipe(local, number int) {
-	p := &h.ranks[local].pipes[number]
-	h.unwatch(&p.fd)
-	h.open--
-	h.endLines(local, number)
+func (o *output) closePipe(local, number int) {
+	p := &o.ranks[local].pipes[number]
+	o.unwatch(&p.fd)
+	o.open--
+	o.endLines(local, number)
 }
 
 // endLines passes on what is held, at the end of a stream.
-func (h *Host) endLines(local, number int) {
-	p := &h.ranks[local].pipes[number]
+func (o *output) endLines(local, number int) {
+	p := &o.ranks[local].pipes[number]
 	p.since = time.Time{}
 	data, within := p.lines.End()
-	h.lineEnded()
+	o.lineEnded()
 	if p.last = p.lines.Due() > 0; p.last {
-		h.asks(local, number)
+		o.asks(local, number)
 	} else if within {
-		h.output(local, number, Event{Data: data, Last: true})
+		o.send(local, number, Event{Data: data, Last: true})
 	}
 }
 
-// output sends an event's data on; it is the receiver's from here.
-func (h *Host) output(local, number int, e Event) {
-	if h.discard {
+// send sends an event's data on; it is the receiver's from here.
+func (o *output) send(local, number int, e Event) {
+	if o.discard {
 		if e.Free != nil {
 			e.Free()
 		}
 		return
 	}
-	e.Kind, e.Rank, e.Stream = Output, h.rankOf(local), number
-	if h.spec.Stamp {
+	e.Kind, e.Rank, e.Stream = Output, o.rankOf(local), number
+	if o.spec.Stamp {
 		e.Time = time.Now().UnixNano()
 	}
-	h.streams[number].ahead += len(e.Data)
-	h.emit(e)
-	if s := &h.streams[number]; !s.paused && s.ahead >= Window {
-		h.pause(number, true)
+	o.streams[number].ahead += len(e.Data)
+	o.emit(e)
+	if s := &o.streams[number]; !s.paused && s.ahead >= Window {
+		o.pause(number, true)
 	}
 }
 
 // awaitNewline notes whether a pipe holds the begin of a line, which is passed on
 // after some silence: somebody may look at the screen for a prompt.
-func (h *Host) awaitNewline(p *pipe) {
+func (o *output) awaitNewline(p *pipe) {
 	p.since = time.Time{}
 	if !p.lines.Within() {
-		h.lineEnded()
+		o.lineEnded()
 	}
 	if p.waits || p.lines.Held()+p.lines.Aside() == 0 {
 		return
 	}
 	p.since = time.Now()
-	h.timeSilence(p.since)
+	o.timeSilence(p.since)
 }
 
 // timeSilence has promptsOnTime look in time.
-func (h *Host) timeSilence(now time.Time) {
-	if h.prompt.IsZero() {
-		h.prompt, h.heard = now.Add(h.spec.Prompt), h.brought
+func (o *output) timeSilence(now time.Time) {
+	if o.prompt.IsZero() {
+		o.prompt, o.heard = now.Add(o.spec.Prompt), o.brought
 	}
 }
 
 // lineEnded has the begins of other ranks' lines passed on that waited for the end of this one.
-func (h *Host) lineEnded() {
-	if h.crowded {
-		h.crowded = false
-		h.timeSilence(time.Now())
+func (o *output) lineEnded() {
+	if o.crowded {
+		o.crowded = false
+		o.timeSilence(time.Now())
 	}
 }
 
 // mayPrompt tells whether the begin of a line may be passed on, under spec.Alone: where output goes to a file or to a
 // program, it would cut a line for nothing if other ranks went on with theirs.
-func (h *Host) mayPrompt(now time.Time) bool {
-	if h.brought != h.heard {
-		h.timeSilence(now)
+func (o *output) mayPrompt(now time.Time) bool {
+	if o.brought != o.heard {
+		o.timeSilence(now)
 		return false
 	}
 	within := 0
-	for _, r := range h.up() {
+	for _, r := range o.up() {
 		if r.pipes[Stdout].lines.Within() || r.pipes[Stderr].lines.Within() {
 			within++
 		}
 	}
-	h.crowded = within > 1
-	return !h.crowded
+	o.crowded = within > 1
+	return !o.crowded
 }
 
 // stopped tells whether some rank may be silent since its pipe is not read.
-func (h *Host) stopped() bool { return h.paused() || h.aside.waiting > 0 }
+func (o *output) stopped() bool { return o.paused() || o.aside.waiting > 0 }
 
 // awaitAll begins to wait for all ends of lines anew, when ranks may write again.
-func (h *Host) awaitAll() {
-	if h.spec.Prompt == 0 || h.stopped() {
+func (o *output) awaitAll() {
+	if o.spec.Prompt == 0 || o.stopped() {
 		return
 	}
-	for _, r := range h.up() {
+	for _, r := range o.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			if r.pipes[s].fd >= 0 {
-				h.awaitNewline(&r.pipes[s])
+				o.awaitNewline(&r.pipes[s])
 			}
 		}
 	}
@@ -212,18 +203,18 @@ func (h *Host) awaitAll() {
 // promptsOnTime passes on the begins of lines that have been held for long
 // enough. A rank is not silent while a stream is paused, which keeps it from
 // writing, or while there is more in its pipe.
-func (h *Host) promptsOnTime(now time.Time) {
-	if h.prompt.IsZero() || now.Before(h.prompt) {
+func (o *output) promptsOnTime(now time.Time) {
+	if o.prompt.IsZero() || now.Before(o.prompt) {
 		return
 	}
-	h.prompt = time.Time{}
-	if h.spec.Alone && !h.mayPrompt(now) {
+	o.prompt = time.Time{}
+	if o.spec.Alone && !o.mayPrompt(now) {
 		return
 	}
-	for i, r := range h.up() {
+	for i, r := range o.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			p := &r.pipes[s]
-			if h.stopped() {
+			if o.stopped() {
 				return // awaitAll comes when it is over
 			}
 			if p.since.IsZero() {
@@ -232,78 +223,78 @@ func (h *Host) promptsOnTime(now time.Time) {
 			if n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ); err == nil && n > 0 {
 				p.since = now
 			}
-			due := p.since.Add(h.spec.Prompt)
+			due := p.since.Add(o.spec.Prompt)
 			if !now.Before(due) {
 				p.since = time.Time{}
 				if data := p.lines.Flush(); len(data) > 0 {
-					h.output(i, s, Event{Data: data})
+					o.send(i, s, Event{Data: data})
 				}
-				h.asks(i, s)
-			} else if h.prompt.IsZero() || due.Before(h.prompt) {
-				h.prompt, h.heard = due, h.brought
+				o.asks(i, s)
+			} else if o.prompt.IsZero() || due.Before(o.prompt) {
+				o.prompt, o.heard = due, o.brought
 			}
 		}
 	}
 }
 
 // credit says that the controller has taken n bytes of a stream.
-func (h *Host) credit(number, n int) {
+func (o *output) credit(number, n int) {
 	if number != Stdout && number != Stderr {
 		return
 	}
-	s := &h.streams[number]
+	s := &o.streams[number]
 	if s.ahead -= n; s.paused && s.ahead < Window/2 {
-		h.pause(number, false)
+		o.pause(number, false)
 	}
 }
 
 // discardOutput lets ranks that still write do so, for nobody.
-func (h *Host) discardOutput() {
-	h.discard = true
+func (o *output) discardOutput() {
+	o.discard = true
 	for _, s := range [...]int{Stdout, Stderr} {
-		if h.streams[s].paused {
-			h.pause(s, false)
+		if o.streams[s].paused {
+			o.pause(s, false)
 		}
 	}
-	h.goOnAll()
+	o.goOnAll()
 }
 
 // pause stops or resumes the reading of all pipes of a stream.
-func (h *Host) pause(number int, paused bool) {
-	h.streams[number].paused = paused
-	for i, r := range h.up() {
+func (o *output) pause(number int, paused bool) {
+	o.streams[number].paused = paused
+	for i, r := range o.up() {
 		p := &r.pipes[number]
 		if p.fd < 0 || p.waits {
 			continue
 		}
 		if !paused {
-			if err := h.watch(p.fd, unix.EPOLLIN, source(number), i); err != nil {
-				h.log("%v", err)
+			if err := o.watch(p.fd, unix.EPOLLIN, source(number), i); err != nil {
+				o.log("%v", err)
 			}
 			// Watching for nothing would still report the other end's
 			// closing, again and again, so the descriptor is taken out.
-		} else if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
-			h.log("epoll_ctl: %v", err)
+		} else if err := unix.EpollCtl(o.poll.fd, unix.EPOLL_CTL_DEL, p.fd, nil); err != nil {
+			o.log("epoll_ctl: %v", err)
 		}
 	}
-	h.awaitAll()
+	o.awaitAll()
 }
 
-func (h *Host) paused() bool { return h.streams[Stdout].paused || h.streams[Stderr].paused }
+func (o *output) paused() bool { return o.streams[Stdout].paused || o.streams[Stderr].paused }
 
 // drained tells whether no more output will come, or is waited for.
-func (h *Host) drained() bool {
+func (o *output) drained() bool {
 	switch {
-	case h.discard:
+	case o.discard:
 		return true
-	case h.aside.waiting > 0:
+	case o.aside.waiting > 0:
 		return false
-	case h.open == 0:
+	case o.open == 0:
 		return true
-	case !h.linger.cut || h.paused():
+	case !o.linger.cut || o.paused():
 		return false
 	}
-	for _, r := range h.up() {
+	for _, r := range o.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			if p := &r.pipes[s]; p.fd >= 0 && p.owed > 0 {
 				return false
@@ -314,11 +305,11 @@ func (h *Host) drained() bool {
 }
 
 // flushLines sends the beginnings of lines of pipes that are still open.
-func (h *Host) flushLines() {
-	for i, r := range h.up() {
+func (o *output) flushLines() {
+	for i, r := range o.up() {
 		for _, s := range [...]int{Stdout, Stderr} {
 			if r.pipes[s].fd >= 0 {
-				h.endLines(i, s)
+				o.endLines(i, s)
 			}
 		}
 	}

@@ -51,9 +51,9 @@ func newDesk(t *testing.T, np int) *desk {
 		t.Fatal(err)
 	}
 	d.buf = make([]byte, bufLeast)
-	d.dialers = make([]bool, 1)
+	d.server.dialers = make([]bool, 1)
 	d.Host.ranks = make([]rank, np)
-	d.openWorld()
+	d.server.openWorld()
 	for i := range d.Host.ranks {
 		var ends [2]int
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -65,7 +65,7 @@ func newDesk(t *testing.T, np int) *desk {
 		if err := d.watch(ends[0], unix.EPOLLIN, sourceStdout, i); err != nil {
 			t.Fatal(err)
 		}
-		d.open++
+		d.output.open++
 		d.pipes = append(d.pipes, ends[1])
 	}
 	t.Cleanup(func() {
@@ -73,7 +73,7 @@ func newDesk(t *testing.T, np int) *desk {
 			closeFD(&d.pipes[i])
 			closeFD(&d.Host.ranks[i].pipes[Stdout].fd)
 		}
-		d.aside.close()
+		d.output.aside.close()
 		d.poll.close()
 		d.mail.close()
 	})
@@ -102,10 +102,10 @@ func (d *desk) serve() {
 	for d.read(); len(d.asked) > 0; d.read() {
 		rank := d.asked[0]
 		d.asked = d.asked[1:]
-		d.goOn(rank, Stdout)
-		d.credit(Stdout, d.streams[Stdout].ahead)
+		d.output.goOn(rank, Stdout)
+		d.output.credit(Stdout, d.output.streams[Stdout].ahead)
 	}
-	d.credit(Stdout, d.streams[Stdout].ahead)
+	d.output.credit(Stdout, d.output.streams[Stdout].ahead)
 }
 
 // read serves what is ready, as long as there is more in a pipe that is read.
@@ -118,7 +118,7 @@ func (d *desk) read() {
 		more = false
 		for i := range d.Host.ranks {
 			p := &d.Host.ranks[i].pipes[Stdout]
-			if p.fd >= 0 && !p.waits && !d.streams[Stdout].paused {
+			if p.fd >= 0 && !p.waits && !d.output.streams[Stdout].paused {
 				n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ)
 				more = more || err == nil && n > 0
 			}
@@ -151,12 +151,12 @@ func TestLongLines(t *testing.T) {
 				d.spec.Apps[0].Env = []string{"TMPDIR=" + c.dir}
 			}
 			if c.limit > 0 {
-				d.aside.open(nil)
-				d.aside.limit = c.limit
+				d.output.aside.open(nil)
+				d.output.aside.limit = c.limit
 			}
 			d.write(0, c.write)
 			closeFD(&d.pipes[0])
-			for d.open > 1 || len(d.asked) > 0 {
+			for d.output.open > 1 || len(d.asked) > 0 {
 				d.serve()
 			}
 			if got := d.out[0].String(); got != c.write {
@@ -168,11 +168,11 @@ func TestLongLines(t *testing.T) {
 			if got := strings.Join(d.torn, "; "); !strings.Contains(got, c.torn) || (got == "") != (c.torn == "") || len(d.torn) > 1 {
 				t.Errorf("told %q, want %q", got, c.torn)
 			}
-			if len(d.failed) > 0 || d.aside.waiting != 0 || len(d.aside.slots) > 1 {
-				t.Errorf("failures %q, %d lines wait, %d slots", d.failed, d.aside.waiting, len(d.aside.slots))
+			if len(d.failed) > 0 || d.output.aside.waiting != 0 || len(d.output.aside.slots) > 1 {
+				t.Errorf("failures %q, %d lines wait, %d slots", d.failed, d.output.aside.waiting, len(d.output.aside.slots))
 			}
 			var st unix.Stat_t
-			if d.aside.file > 0 && (unix.Fstat(d.aside.file, &st) != nil || st.Nlink != 0 || st.Blocks > 64) {
+			if d.output.aside.file > 0 && (unix.Fstat(d.output.aside.file, &st) != nil || st.Nlink != 0 || st.Blocks > 64) {
 				t.Errorf("the file has %d names, %d blocks", st.Nlink, st.Blocks)
 			}
 		})
@@ -183,10 +183,10 @@ func TestLongLines(t *testing.T) {
 func TestLongLinesOnAFullDisk(t *testing.T) {
 	d := newDesk(t, 2)
 	var err error
-	if d.aside.file, err = unix.Open("/dev/full", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+	if d.output.aside.file, err = unix.Open("/dev/full", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
-	d.aside.limit = 1 << 62
+	d.output.aside.limit = 1 << 62
 	text := strings.Repeat("x", 500_000) + "\n"
 	d.write(0, text)
 	d.serve()
@@ -213,11 +213,11 @@ func TestLongLineWaits(t *testing.T) {
 	if len(d.asked) != 1 || d.out[0].Len() > 0 || d.out[1].String() != "other\n" {
 		t.Fatalf("asked %v, passed on %d bytes, %q", d.asked, d.out[0].Len(), d.out[1].String())
 	}
-	if d.drained() {
+	if d.output.drained() {
 		t.Error("a host whose long line waits is done")
 	}
-	d.goOn(1, Stdout) // it has none
-	d.goOn(-1, Stdout)
+	d.output.goOn(1, Stdout) // it has none
+	d.output.goOn(-1, Stdout)
 	d.serve()
 	d.serve()
 	if got := d.out[0].String(); got != text+"behind\n" {
@@ -228,9 +228,9 @@ func TestLongLineWaits(t *testing.T) {
 		d.read()
 	}
 	had := d.out[0].Len()
-	d.discardOutput()
-	if d.aside.waiting != 0 || d.out[0].Len() != had || !d.drained() {
-		t.Errorf("%d lines wait, %d bytes passed on, drained %v", d.aside.waiting, d.out[0].Len()-had, d.drained())
+	d.output.discardOutput()
+	if d.output.aside.waiting != 0 || d.out[0].Len() != had || !d.output.drained() {
+		t.Errorf("%d lines wait, %d bytes passed on, drained %v", d.output.aside.waiting, d.out[0].Len()-had, d.output.drained())
 	}
 }
 
@@ -247,11 +247,11 @@ func TestPromptIsNotSeenInAPausedStream(t *testing.T) {
 			var resume func()
 			switch how {
 			case "stream is paused":
-				d.pause(Stdout, true)
-				resume = func() { d.pause(Stdout, false) }
+				d.output.pause(Stdout, true)
+				resume = func() { d.output.pause(Stdout, false) }
 			case "other stream is paused":
-				d.pause(Stderr, true)
-				resume = func() { d.pause(Stderr, false) }
+				d.output.pause(Stderr, true)
+				resume = func() { d.output.pause(Stderr, false) }
 			case "long line waits":
 				for range 2 {
 					d.write(1, strings.Repeat("x", 50_000))
@@ -259,20 +259,20 @@ func TestPromptIsNotSeenInAPausedStream(t *testing.T) {
 				}
 				d.write(1, "\n")
 				d.read()
-				resume = func() { d.goOn(1, Stdout) }
+				resume = func() { d.output.goOn(1, Stdout) }
 			case "more is in the pipe":
 				d.write(0, "and more ")
 				resume = func() { d.read() }
 			}
-			d.promptsOnTime(late)
+			d.output.promptsOnTime(late)
 			if got := d.out[0].String(); got != "" {
 				t.Errorf("passed on %q", got)
 			}
 			resume()
-			if d.prompt.IsZero() {
+			if d.output.prompt.IsZero() {
 				t.Fatal("nobody waits for the end of the line any more")
 			}
-			d.promptsOnTime(late.Add(time.Hour))
+			d.output.promptsOnTime(late.Add(time.Hour))
 			if got := d.out[0].String(); !strings.HasPrefix(got, "the begin ") {
 				t.Errorf("passed on %q", got)
 			}
@@ -293,7 +293,7 @@ func TestPromptAlone(t *testing.T) {
 	silence := func(want ...string) {
 		t.Helper()
 		now = now.Add(time.Hour)
-		d.promptsOnTime(now)
+		d.output.promptsOnTime(now)
 		for i, w := range want {
 			if got := d.out[i].String(); got != w {
 				t.Errorf("rank %d: passed on %q, want %q", i, got, w)
@@ -304,13 +304,13 @@ func TestPromptAlone(t *testing.T) {
 	say(1, "a line\n")
 	silence("", "a line\n", "") // rank 1 has written since
 	silence("name: ", "a line\n", "")
-	if !d.prompt.IsZero() {
+	if !d.output.prompt.IsZero() {
 		t.Error("a timer runs, though nothing is held back")
 	}
 	// The line of rank 0 is not over, so that of rank 1 waits for it, without a timer.
 	say(1, "computing ")
 	silence("name: ", "a line\n", "")
-	if !d.prompt.IsZero() {
+	if !d.output.prompt.IsZero() {
 		t.Error("a timer runs, though nothing can be passed on")
 	}
 	say(0, "x\n")
@@ -328,7 +328,7 @@ func TestPromptAlone(t *testing.T) {
 	say(2, "\n")
 	say(1, "a line\n")
 	silence()
-	if !d.prompt.IsZero() {
+	if !d.output.prompt.IsZero() {
 		t.Error("a timer runs for whole lines")
 	}
 }
@@ -380,7 +380,7 @@ func TestFirstLineIsNotOverwrittenByPMI(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.readPipe(0, Stdout, unix.EPOLLIN)
-	if !h.hasJoined(0) {
+	if !h.watcher.hasJoined(0) {
 		t.Error("the look at the rank has not read its request: this test shows nothing")
 	}
 	if got := d.out[0].String(); got != line {

@@ -25,60 +25,60 @@ type fenced struct {
 	err    error
 }
 
-// servePMI is called when a rank's socket is ready.
-func (h *Host) servePMI(local int, events uint32) {
-	r := &h.ranks[local]
+// serve is called when a rank's socket is ready.
+func (s *server) serve(local int, events uint32) {
+	r := &s.ranks[local]
 	if r.socket < 0 {
 		return
 	}
 	if r.stuck {
 		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-			h.closeSocket(local)
+			s.closeSocket(local)
 			return
 		}
-		h.reply(local, nil)
+		s.reply(local, nil)
 		return
 	}
-	h.receive(local)
+	s.receive(local)
 }
 
 // receive reads once from a rank's socket and tells whether there may be more.
 // While replies wait in front of a full socket nothing is read from it, which
 // bounds what a rank can make us keep.
-func (h *Host) receive(local int) bool {
-	r := &h.ranks[local]
+func (s *server) receive(local int) bool {
+	r := &s.ranks[local]
 	if r.socket < 0 || r.stuck {
 		return false
 	}
-	n, who, err := h.read(local)
+	n, who, err := s.read(local)
 	switch {
 	case err == unix.EINTR:
 		return true
 	case err == unix.EAGAIN:
 		return false
 	case err != nil || n == 0:
-		h.closeSocket(local)
+		s.closeSocket(local)
 		return false
 	}
-	h.expectFences()
+	s.expectFences()
 	if r.speaker > 0 && who > 0 && who != r.speaker && !threadOf(who, r.speaker) {
-		if answer := pmi.Farewell(h.buf[:n]); answer != nil {
-			h.log("rank %d: process %d, which has inherited its connection, is through with MPI: the rank is not", h.rankOf(local), who)
-			h.reply(local, answer)
+		if answer := pmi.Farewell(s.buf[:n]); answer != nil {
+			s.log("rank %d: process %d, which has inherited its connection, is through with MPI: the rank is not", s.rankOf(local), who)
+			s.reply(local, answer)
 			return true
 		}
 	}
-	e, rank := h.engine(local), h.rankOf(local)
+	e, rank := s.engine(local), s.rankOf(local)
 	first := !e.Joined(rank) && r.world == 0
-	h.apply(e, e.Receive(rank, h.buf[:n]))
+	s.apply(e, e.Receive(rank, s.buf[:n]))
 	if first && e.Joined(rank) {
 		r.speaker = who
 	}
 	if first && e.Joined(rank) && !e.Shown(rank) { // no rank of package rank
-		h.loaded(local, false)
+		s.loaded(local, false)
 	}
-	if n == len(h.buf) && n < bufMost {
-		h.buf = h.large()
+	if n == len(s.buf) && n < bufMost {
+		s.buf = s.large()
 	}
 	return true
 }
@@ -86,14 +86,14 @@ func (h *Host) receive(local int) bool {
 // read reads from a rank's socket, and tells which process has written that; 0: the kernel does not say. What a child writes
 // that has inherited the socket, as one of fork that ends by exit does under MPICH 4.2 and later, which finalizes PMI then,
 // is never in one read with what the rank has written.
-func (h *Host) read(local int) (n, who int, err error) {
-	r := &h.ranks[local]
-	if h.dials(local) {
-		n, _, err = unix.Recvfrom(r.socket, h.buf, unix.MSG_DONTWAIT)
+func (s *server) read(local int) (n, who int, err error) {
+	r := &s.ranks[local]
+	if s.dials(local) {
+		n, _, err = unix.Recvfrom(r.socket, s.buf, unix.MSG_DONTWAIT)
 		return n, 0, err
 	}
 	var control [64]byte // room for one ucred
-	n, m, _, _, err := unix.Recvmsg(r.socket, h.buf, control[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	n, m, _, _, err := unix.Recvmsg(r.socket, s.buf, control[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 	if err != nil || m == 0 {
 		return n, 0, err
 	}
@@ -114,61 +114,61 @@ func threadOf(thread, process int) bool {
 }
 
 // expectFences is called when a rank has spoken.
-func (h *Host) expectFences() {
-	if h.cfg.Store != nil {
-		h.cfg.Store.Expect()
+func (s *server) expectFences() {
+	if s.cfg.Store != nil {
+		s.cfg.Store.Expect()
 	}
 }
 
 // closeSocket is the end of a rank's socket.
-func (h *Host) closeSocket(local int) {
-	r := &h.ranks[local]
-	h.unwatch(&r.socket)
+func (s *server) closeSocket(local int) {
+	r := &s.ranks[local]
+	s.unwatch(&r.socket)
 	r.send, r.stuck = nil, false
 	if !r.gone {
 		r.silent = time.Now().Add(silence)
-		h.holds++
+		s.holds++
 	}
 }
 
 // silentOnTime tells the engine of ranks that live on without a socket.
-func (h *Host) silentOnTime(now time.Time) {
-	if h.holds == 0 {
+func (s *server) silentOnTime(now time.Time) {
+	if s.holds == 0 {
 		return
 	}
-	for i, r := range h.up() {
+	for i, r := range s.up() {
 		if !r.silent.IsZero() && !now.Before(r.silent) {
-			h.unhold(r)
-			h.part(i) // its shell lives on
-			e := h.engine(i)
-			h.apply(e, e.Disconnect(h.rankOf(i)))
+			s.unhold(r)
+			s.part(i) // its shell lives on
+			e := s.engine(i)
+			s.apply(e, e.Disconnect(s.rankOf(i)))
 		}
 	}
 }
 
-func (h *Host) unhold(r *rank) {
+func (s *server) unhold(r *rank) {
 	if !r.silent.IsZero() {
 		r.silent = time.Time{}
-		h.holds--
+		s.holds--
 	}
 }
 
 // apply does what an engine wants done.
-func (h *Host) apply(engine *pmi.Engine, events []pmi.Event) {
+func (s *server) apply(engine *pmi.Engine, events []pmi.Event) {
 	for _, e := range events {
 		switch e := e.(type) {
 		case pmi.Reply:
-			h.reply(h.spec.local(e.Rank), e.Data)
+			s.reply(s.spec.local(e.Rank), e.Data)
 		case pmi.Fence:
-			h.fence(engine, e)
+			s.fence(engine, e)
 		case pmi.Abort:
-			r := &h.ranks[h.spec.local(e.Rank)]
+			r := &s.ranks[s.spec.local(e.Rank)]
 			r.bad, r.aborted = true, true
-			h.emit(Event{Kind: Aborted, Rank: e.Rank, Status: e.Code, Text: e.Message})
+			s.emit(Event{Kind: Aborted, Rank: e.Rank, Status: e.Code, Text: e.Message})
 		case pmi.Violation:
-			h.violation(engine, e)
+			s.violation(engine, e)
 		case pmi.Name, pmi.Spawn:
-			h.ask(e)
+			s.ask(e)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (h *Host) apply(engine *pmi.Engine, events []pmi.Event) {
 // unencrypted ends what is said of a rank that a job with Spec.Secure does not serve.
 const unencrypted = "; expected a Go program with rank.Config{Secure: softtls.Handshake}; try without --secure, on a network that you trust"
 
-func (h *Host) violation(engine *pmi.Engine, v pmi.Violation) {
+func (s *server) violation(engine *pmi.Engine, v pmi.Violation) {
 	text := v.Err.Error()
 	if re, ok := errors.AsType[*pmi.RankError](v.Err); ok {
 		text = "pmi: " + re.Kind.Error() + ": " + re.Detail // the rank is named beside it
@@ -184,19 +184,19 @@ func (h *Host) violation(engine *pmi.Engine, v pmi.Violation) {
 			text = "--secure: " + re.Detail + unencrypted
 		}
 	}
-	if local := h.spec.local(v.Rank); local >= 0 {
-		h.ranks[local].bad = true
+	if local := s.spec.local(v.Rank); local >= 0 {
+		s.ranks[local].bad = true
 	}
 	late := errors.Is(v.Err, pmi.ErrLeft) || errors.Is(v.Err, pmi.ErrFence)
 	// A rank that enters a fence which can no more be completed waits too.
 	stuck := engine.Waiting() > 0 || !errors.Is(v.Err, pmi.ErrLeft)
-	h.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late, Elsewhere: errors.Is(v.Err, pmi.ErrFence), Stuck: stuck})
+	s.emit(Event{Kind: Violated, Rank: v.Rank, Text: text, Late: late, Elsewhere: errors.Is(v.Err, pmi.ErrFence), Stuck: stuck})
 }
 
 // reply writes to a rank's socket what it takes and keeps the rest, uncopied: all ranks of a host read the same
 // cards, which may be hundreds of megabytes.
-func (h *Host) reply(local int, data []byte) {
-	r := &h.ranks[local]
+func (s *server) reply(local int, data []byte) {
+	r := &s.ranks[local]
 	if r.socket < 0 {
 		return
 	}
@@ -213,7 +213,7 @@ func (h *Host) reply(local int, data []byte) {
 		case err == unix.EINTR:
 			continue
 		case err != unix.EAGAIN:
-			h.closeSocket(local)
+			s.closeSocket(local)
 			return
 		}
 		break
@@ -225,39 +225,39 @@ func (h *Host) reply(local int, data []byte) {
 		if stuck {
 			events = unix.EPOLLOUT
 		}
-		h.rewatch(r.socket, events, sourcePMI, local)
+		s.rewatch(r.socket, events, sourcePMI, local)
 	}
 }
 
 // fence completes a fence, at once when there is no other host.
-func (h *Host) fence(engine *pmi.Engine, f pmi.Fence) {
-	if h.cfg.Store == nil {
-		h.apply(engine, engine.FenceDone(f.Epoch, [][]byte{f.Contribution}))
+func (s *server) fence(engine *pmi.Engine, f pmi.Fence) {
+	if s.cfg.Store == nil {
+		s.apply(engine, engine.FenceDone(f.Epoch, [][]byte{f.Contribution}))
 		if !f.Closing { // else no rank waits
-			h.emit(Event{Kind: Fenced})
+			s.emit(Event{Kind: Fenced})
 		}
 		return
 	}
 	// All hosts go through the fences of one world after those of the other, so
 	// their counts agree.
-	h.fences++
-	epoch := h.fences
-	then := func(all [][]byte, err error) { h.mail.post(letter{fence: &fenced{engine, f.Epoch, all, err}}) }
+	s.fences++
+	epoch := s.fences
+	then := func(all [][]byte, err error) { s.mail.post(letter{fence: &fenced{engine, f.Epoch, all, err}}) }
 	if f.Closing {
 		// Nobody here waits for it, but others may: it goes on after the
 		// host is done, until the owner of the store closes it.
 		then = func([][]byte, error) {}
 	}
-	h.cfg.Store.Begin(epoch, f.Contribution, then)
+	s.cfg.Store.Begin(epoch, f.Contribution, then)
 }
 
-func (h *Host) fenceReturned(f *fenced) {
+func (s *server) fenceReturned(f *fenced) {
 	if f.err != nil {
-		h.apply(f.engine, f.engine.FenceFailed(f.epoch, f.err))
+		s.apply(f.engine, f.engine.FenceFailed(f.epoch, f.err))
 		return
 	}
-	h.apply(f.engine, f.engine.FenceDone(f.epoch, f.all))
-	if h.spec.Index == 0 { // one host tells of it
-		h.emit(Event{Kind: Fenced})
+	s.apply(f.engine, f.engine.FenceDone(f.epoch, f.all))
+	if s.spec.Index == 0 { // one host tells of it
+		s.emit(Event{Kind: Fenced})
 	}
 }

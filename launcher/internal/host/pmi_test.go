@@ -34,7 +34,7 @@ func TestRepliesToSlowReaders(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for i := range np {
-		d.reply(i, data)
+		d.server.reply(i, data)
 	}
 	for len(got[0]) < len(data) || len(got[1]) < len(data) {
 		for i, fd := range theirs {
@@ -46,7 +46,7 @@ func TestRepliesToSlowReaders(t *testing.T) {
 				t.Fatal(err)
 			}
 			got[i] = got[i][:len(got[i])+n]
-			d.servePMI(i, unix.EPOLLOUT)
+			d.server.serve(i, unix.EPOLLOUT)
 		}
 	}
 	runtime.ReadMemStats(&after)
@@ -57,8 +57,8 @@ func TestRepliesToSlowReaders(t *testing.T) {
 		if !bytes.Equal(got[i], data) {
 			t.Errorf("rank %d was sent something else", i)
 		}
-		d.reply(i, data[:len(data)/2]) // stays in the socket in part
-		d.reply(i, []byte{byte('a' + i)})
+		d.server.reply(i, data[:len(data)/2]) // stays in the socket in part
+		d.server.reply(i, []byte{byte('a' + i)})
 		if r := &d.Host.ranks[i]; !r.stuck || r.send[len(r.send)-1] != byte('a'+i) {
 			t.Errorf("rank %d: %d bytes wait, want some, the answer to it last", i, len(r.send))
 		}
@@ -90,14 +90,14 @@ func TestAWordOfARankAnnouncesFences(t *testing.T) {
 		closeFD(&ends[1])
 		closeFD(&d.Host.ranks[0].socket)
 	})
-	d.servePMI(0, unix.EPOLLIN)
+	d.server.serve(0, unix.EPOLLIN)
 	if store.fences != 0 {
 		t.Fatal("it expects fences of a rank that has said nothing")
 	}
 	if _, err := unix.Write(ends[1], []byte("cmd=init pmi_version=1 pmi_subversion=1\n")); err != nil {
 		t.Fatal(err)
 	}
-	d.servePMI(0, unix.EPOLLIN)
+	d.server.serve(0, unix.EPOLLIN)
 	if store.fences != 1 {
 		t.Errorf("it was told %d times to expect fences, want once", store.fences)
 	}
@@ -111,12 +111,13 @@ func BenchmarkReplies(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer closeFD(&ends[1])
-	h := &Host{ranks: []rank{{socket: ends[0]}}}
+	h := assemble(Spec{}, Config{})
+	h.ranks = []rank{{socket: ends[0]}}
 	defer closeFD(&h.ranks[0].socket)
 	data, got := make([]byte, size), make([]byte, size)
 	b.SetBytes(size)
 	for b.Loop() {
-		h.reply(0, data)
+		h.server.reply(0, data)
 		for left := size; left > 0; {
 			n, _, err := unix.Recvfrom(ends[1], got, 0)
 			if err != nil {

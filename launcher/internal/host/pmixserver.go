@@ -12,15 +12,21 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
 
-// openPMIx makes the ranks known to the PMIx server of this machine, which the first host of a job here opens.
-func (h *Host) openPMIx() error {
-	spec := &h.spec
+// pmixServer is the ranks' way to the PMIx server of this machine.
+type pmixServer struct {
+	*base
+	server *sidecar.Server // nil: programs of Open MPI are not served
+}
+
+// open makes the ranks known to the PMIx server of this machine, which the first host of a job here opens.
+func (x *pmixServer) open() error {
+	spec := &x.spec
 	if spec.PMIx == nil {
 		return nil
 	}
-	if elder := h.cfg.Elder; elder != nil {
-		h.pmix = elder.pmix
-	} else if err := h.listenPMIx(); err != nil {
+	if elder := x.cfg.Elder; elder != nil {
+		x.server = elder.pmix.server
+	} else if err := x.listen(); err != nil {
 		return err
 	}
 	space := *spec.PMIx
@@ -28,52 +34,52 @@ func (h *Host) openPMIx() error {
 	space.Restarts = max(0, spec.Attempt-1)
 	// Not the setting of a job in which this one runs, or of the rank that has spawned it.
 	if !sets(Scrub(spec.users()), ompiSession) {
-		space.Session = h.dir
+		space.Session = x.dir
 	}
 	// What ranks do is told on the server's goroutine, with its lock held.
-	h.pmix.Add(space, sidecar.User{
+	x.server.Add(space, sidecar.User{
 		Joined: func(p link.Proc, way sidecar.Way) {
 			if way != sidecar.Second {
-				h.emit(Event{Kind: Joined, Rank: int(p.Rank)})
+				x.emit(Event{Kind: Joined, Rank: int(p.Rank)})
 			}
 			kind := Came
 			if way != sidecar.First {
 				kind = Rejoined
 			}
-			h.Send(Command{Kind: kind, Rank: int(p.Rank), Last: way == sidecar.Late})
+			x.mail.post(letter{command: Command{Kind: kind, Rank: int(p.Rank), Last: way == sidecar.Late}})
 		},
-		Left: func(p link.Proc) { h.emit(Event{Kind: Left, Rank: int(p.Rank)}) },
+		Left: func(p link.Proc) { x.emit(Event{Kind: Left, Rank: int(p.Rank)}) },
 		Abort: func(p link.Proc, status int, text string) {
-			h.emit(Event{Kind: Aborted, Rank: int(p.Rank), Status: status, Text: plain(text)})
+			x.emit(Event{Kind: Aborted, Rank: int(p.Rank), Status: status, Text: plain(text)})
 		},
-		Say: h.say,
+		Say: x.say,
 	})
 	return nil
 }
 
-// listenPMIx opens the port for programs of Open MPI that the environment of the
+// listen opens the port for programs of Open MPI that the environment of the
 // ranks names.
-func (h *Host) listenPMIx() error {
-	spec := &h.spec
+func (x *pmixServer) listen() error {
+	spec := &x.spec
 	server, err := sidecar.Listen(sidecar.Config{
 		Program:  spec.Helper,
 		Env:      func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
 		Host:     spec.Host,
-		Dir:      h.dir,
+		Dir:      x.dir,
 		Patience: spec.PMIxTimeout,
 		Refuse:   refusal(spec),
-		Failed:   func(text string) { h.emit(Event{Kind: Failed, Text: text}) },
+		Failed:   func(text string) { x.emit(Event{Kind: Failed, Text: text}) },
 		Ask: func(data []byte) {
-			h.moves.Add(1)
-			h.emit(Event{Kind: ToHub, Data: data})
+			x.moves.Add(1)
+			x.emit(Event{Kind: ToHub, Data: data})
 		},
-		Log: h.log,
+		Log: x.log,
 	})
 	if err != nil {
 		return err
 	}
-	h.pmix = server
-	return h.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
+	x.server = server
+	return x.watch(server.FD(), unix.EPOLLIN, sourcePMIx, 0)
 }
 
 // programs are what the ranks of this host run, by application, as they are told by PMIx.
@@ -96,40 +102,40 @@ func refusal(spec *Spec) string {
 }
 
 // say has the loop pass on what a rank says by way of the server, in whole lines.
-func (h *Host) say(p link.Proc, stream int, text string) {
+func (x *pmixServer) say(p link.Proc, stream int, text string) {
 	if text == "" || stream != Stdout && stream != Stderr {
 		return
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	h.Send(Command{Kind: Say, Rank: int(p.Rank), Stream: stream, Data: []byte(text)})
+	x.mail.post(letter{command: Command{Kind: Say, Rank: int(p.Rank), Stream: stream, Data: []byte(text)}})
 }
 
 // said passes it on, as if the rank had written it.
-func (h *Host) said(rank, stream int, text []byte) {
-	for i, r := range h.up() {
-		if h.rankOf(i) != rank {
+func (o *output) said(rank, stream int, text []byte) {
+	for i, r := range o.up() {
+		if o.rankOf(i) != rank {
 			continue
 		}
 		if tail := r.pipes[stream].tail; tail != nil {
 			tail.Add(text)
 		}
-		h.output(i, stream, Event{Data: text})
+		o.send(i, stream, Event{Data: text})
 	}
 }
 
 // ompiSession is what a user sets who wants Open MPI's files elsewhere.
 const ompiSession = "OMPI_MCA_orte_tmpdir_base"
 
-// closePMIx forgets the ranks, and ends the server that this host has opened.
-func (h *Host) closePMIx() {
+// close forgets the ranks, and ends the server that this host has opened.
+func (x *pmixServer) close() {
 	switch {
-	case h.pmix == nil:
-	case h.cfg.Elder != nil:
-		h.pmix.Remove(h.spec.PMIx.Name)
+	case x.server == nil:
+	case x.cfg.Elder != nil:
+		x.server.Remove(x.spec.PMIx.Name)
 	default:
-		h.pmix.Close()
+		x.server.Close()
 	}
 }
 
@@ -149,8 +155,8 @@ func (h *Host) serveOthers() error {
 	if h.holding.Load() == 0 || h.abandoned {
 		return nil
 	}
-	if !h.linger.told {
-		h.linger.told = true
+	if !h.output.linger.told {
+		h.output.linger.told = true
 		h.emit(Event{Kind: Lingers})
 	}
 	for h.holding.Load() > 0 && !h.abandoned {
@@ -161,13 +167,13 @@ func (h *Host) serveOthers() error {
 	return nil
 }
 
-// beginPMIx has the server look what connects to the port: a rank's connection starts
+// begin has the server look what connects to the port: a rank's connection starts
 // the helper.
-func (h *Host) beginPMIx() {
-	if err := unix.EpollCtl(h.poll.fd, unix.EPOLL_CTL_DEL, h.pmix.FD(), nil); err != nil {
-		h.log("epoll_ctl: %v", err)
+func (x *pmixServer) begin() {
+	if err := unix.EpollCtl(x.poll.fd, unix.EPOLL_CTL_DEL, x.server.FD(), nil); err != nil {
+		x.log("epoll_ctl: %v", err)
 	}
-	h.pmix.Begin()
+	x.server.Begin()
 }
 
 // users is the environment of the first program that runs here.
@@ -181,17 +187,17 @@ func (s *Spec) users() []string {
 // rejoined judges a rank that has connected while what it had before is not finalized. After a program that has died,
 // this one waits for ranks that wait for that one. Beside a program that lives it is a child, as Python's multiprocessing
 // makes them where the main module imports mpi4py.
-func (h *Host) rejoined(rank int, died bool) {
-	local := h.spec.local(rank)
-	if local < 0 || !h.ranks[local].up || h.ranks[local].gone {
+func (x *pmixServer) rejoined(rank int, died bool) {
+	local := x.spec.local(rank)
+	if local < 0 || !x.ranks[local].up || x.ranks[local].gone {
 		return
 	}
 	if died {
-		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
+		x.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
 		return
 	}
 	users, youngest, child := 0, 0, "a child of it"
-	for _, p := range h.processes()[local] {
+	for _, p := range x.processes()[local] {
 		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/maps")
 		for name := range mappedFiles(maps) {
 			if strings.HasPrefix(name, "libpmix.so") {
@@ -203,7 +209,7 @@ func (h *Host) rejoined(rank int, died bool) {
 	if users > 1 { // else it has gone
 		child = fmt.Sprintf("process %d, a child of it,", youngest)
 	}
-	h.emit(Event{Kind: Doubled, Rank: rank, Text: child + " has called MPI_Init too and is the same rank a second time: it takes the rank's messages and memory, and MPI may fail in both; import mpi4py or call MPI_Init where children do not"})
+	x.emit(Event{Kind: Doubled, Rank: rank, Text: child + " has called MPI_Init too and is the same rank a second time: it takes the rank's messages and memory, and MPI may fail in both; import mpi4py or call MPI_Init where children do not"})
 }
 
 // plain is an abort's message without what Open MPI says in every one.
@@ -240,17 +246,17 @@ func pmixVars(spec *Spec, server *sidecar.Server) []string {
 	}
 }
 
-// pmixCount is what a rank has told the PMIx server.
-func (h *Host) pmixCount(rank int) sidecar.Count {
-	if h.pmix == nil {
+// count is what a rank has told the PMIx server.
+func (x *pmixServer) count(rank int) sidecar.Count {
+	if x.server == nil {
 		return sidecar.Count{}
 	}
-	return h.pmix.State(link.Proc{Space: h.spec.PMIx.Name, Rank: uint32(rank)})
+	return x.server.State(link.Proc{Space: x.spec.PMIx.Name, Rank: uint32(rank)})
 }
 
-// addPMIx adds what a rank has told the PMIx server to what is said of its end.
-func (h *Host) addPMIx(e *Event, r *rank) {
-	c := h.pmixCount(e.Rank)
+// addTo adds what a rank has told the PMIx server to what is said of its end.
+func (x *pmixServer) addTo(e *Event, r *rank) {
+	c := x.count(e.Rank)
 	if c.Joined > 0 {
 		e.Finalized = c.Finalized() && (!e.Joined || e.Finalized)
 		e.Joined = true

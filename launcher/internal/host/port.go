@@ -22,7 +22,7 @@ const (
 // of the loopback address, since they are on this machine. A connection belongs
 // to no rank until its first line tells which. Only the user who runs the job
 // is listened to, and root, and of each rank one connection at a time: see
-// [Host.nextWorld]. The door sees to that on a goroutine of its own.
+// [server.nextWorld]. The door sees to that on a goroutine of its own.
 type port struct {
 	fd     int // -1: it is not open
 	addr   netip.AddrPort
@@ -39,39 +39,39 @@ type guest struct {
 }
 
 // openPort begins to listen.
-func (h *Host) openPort() error {
+func (s *server) openPort() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
-	h.port.fd, h.port.guests = fd, make(map[int]*guest)
+	s.port.fd, s.port.guests = fd, make(map[int]*guest)
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
-	if err := unix.Listen(fd, max(128, len(h.spec.Ranks))); err != nil {
+	if err := unix.Listen(fd, max(128, len(s.spec.Ranks))); err != nil {
 		return os.NewSyscallError("listen", err)
 	}
 	name, err := unix.Getsockname(fd)
 	if err != nil {
 		return os.NewSyscallError("getsockname", err)
 	}
-	h.port.addr = inet4(name)
-	if err := h.port.reachable(); err != nil {
+	s.port.addr = inet4(name)
+	if err := s.port.reachable(); err != nil {
 		return err
 	}
 	strangers := false
-	h.port.door, err = peer.Open(peer.Config{
+	s.port.door, err = peer.Open(peer.Config{
 		Listener: fd,
 		Most:     guestsMax,
 		Welcome:  func(uid int) bool { return uid == os.Getuid() || uid == 0 }, // root may do more than that to a job
 		In: func(fd int) bool {
-			h.mail.post(letter{guest: true, local: fd})
+			s.mail.post(letter{guest: true, local: fd})
 			return true
 		},
 		Refused: func(uid int) {
 			if !strangers { // one of them is enough
 				strangers = true
-				h.mail.post(letter{stranger: true, local: uid})
+				s.mail.post(letter{stranger: true, local: uid})
 			}
 		},
 	})
@@ -99,19 +99,19 @@ func (p *port) name() string {
 }
 
 // closePort is called when no letter of the door will be read any more.
-func (h *Host) closePort() {
-	if h.port.door != nil {
-		h.port.door.Close()
-		for _, l := range h.mail.take() {
+func (s *server) closePort() {
+	if s.port.door != nil {
+		s.port.door.Close()
+		for _, l := range s.mail.take() {
 			if l.guest {
 				closeFD(&l.local)
 			}
 		}
 	}
-	for fd := range h.port.guests {
+	for fd := range s.port.guests {
 		closeFD(&fd)
 	}
-	closeFD(&h.port.fd)
+	closeFD(&s.port.fd)
 }
 
 func inet4(name unix.Sockaddr) netip.AddrPort {
@@ -122,42 +122,42 @@ func inet4(name unix.Sockaddr) netip.AddrPort {
 }
 
 // admit takes a connection that the door has let in.
-func (h *Host) admit(fd int) {
+func (s *server) admit(fd int) {
 	// It cannot fail on such a socket, and costs time at most.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-	if err := h.watch(fd, unix.EPOLLIN, sourceGuest, fd); err != nil {
-		h.log("%v", err)
+	if err := s.watch(fd, unix.EPOLLIN, sourceGuest, fd); err != nil {
+		s.log("%v", err)
 		unix.Close(fd)
-		h.port.door.Left()
+		s.port.door.Left()
 		return
 	}
-	h.port.guests[fd] = &guest{local: -1, since: time.Now()}
+	s.port.guests[fd] = &guest{local: -1, since: time.Now()}
 }
 
 // stranger is told that a process of another user was not let in.
-func (h *Host) stranger(uid int) {
-	h.refused(-1, fmt.Sprintf("a process of user %d has connected to where ranks meet (PMI_PORT) and was not let in, as it is not of user %d, whose job this is; if it is a rank, --pmi-fd has it inherit its connection", uid, os.Getuid()))
+func (s *server) stranger(uid int) {
+	s.refused(-1, fmt.Sprintf("a process of user %d has connected to where ranks meet (PMI_PORT) and was not let in, as it is not of user %d, whose job this is; if it is a rank, --pmi-fd has it inherit its connection", uid, os.Getuid()))
 }
 
 // refused tells once of a program that was not let in; rank is below 0 where it is
 // nobody's.
-func (h *Host) refused(rank int, text string) {
-	told := &h.denied[0]
+func (s *server) refused(rank int, text string) {
+	told := &s.denied[0]
 	if rank < 0 {
-		told = &h.denied[1]
+		told = &s.denied[1]
 	}
-	if h.log("rank %d: %s", rank, text); !*told {
+	if s.log("rank %d: %s", rank, text); !*told {
 		*told = true
-		h.emit(Event{Kind: Refused, Rank: rank, Text: text})
+		s.emit(Event{Kind: Refused, Rank: rank, Text: text})
 	}
 }
 
 // oldestGuest is the one that has been silent for the longest, where the port is full.
-func (h *Host) oldestGuest() (fd int, since time.Time) {
-	if len(h.port.guests) < guestsMax {
+func (s *server) oldestGuest() (fd int, since time.Time) {
+	if len(s.port.guests) < guestsMax {
 		return -1, time.Time{}
 	}
-	for g, guest := range h.port.guests {
+	for g, guest := range s.port.guests {
 		if guest.local < 0 && (since.IsZero() || guest.since.Before(since)) {
 			fd, since = g, guest.since
 		}
@@ -166,35 +166,35 @@ func (h *Host) oldestGuest() (fd int, since time.Time) {
 }
 
 // nextGuest is when one that is silent makes room; zero: nobody does.
-func (h *Host) nextGuest() time.Time {
-	if _, since := h.oldestGuest(); !since.IsZero() {
+func (s *server) nextGuest() time.Time {
+	if _, since := s.oldestGuest(); !since.IsZero() {
 		return since.Add(guestTime)
 	}
 	return time.Time{}
 }
 
 // guestsOnTime makes room.
-func (h *Host) guestsOnTime(now time.Time) {
+func (s *server) guestsOnTime(now time.Time) {
 	for {
-		fd, since := h.oldestGuest()
+		fd, since := s.oldestGuest()
 		if since.IsZero() || now.Before(since.Add(guestTime)) {
 			return
 		}
-		h.log("a connection that has been silent for %v makes room", guestTime)
-		h.dismiss(fd)
+		s.log("a connection that has been silent for %v makes room", guestTime)
+		s.dismiss(fd)
 	}
 }
 
 // dismiss ends a connection that belongs to no rank.
-func (h *Host) dismiss(fd int) {
-	delete(h.port.guests, fd)
-	h.unwatch(&fd)
-	h.port.door.Left()
+func (s *server) dismiss(fd int) {
+	delete(s.port.guests, fd)
+	s.unwatch(&fd)
+	s.port.door.Left()
 }
 
 // hear reads what a guest says of itself.
-func (h *Host) hear(fd int) {
-	g := h.port.guests[fd]
+func (s *server) hear(fd int) {
+	g := s.port.guests[fd]
 	if g == nil {
 		return
 	}
@@ -204,7 +204,7 @@ func (h *Host) hear(fd int) {
 	case err == unix.EINTR || err == unix.EAGAIN:
 		return
 	case err != nil || n == 0:
-		h.dismiss(fd)
+		s.dismiss(fd)
 		return
 	}
 	g.bytes += n
@@ -212,59 +212,59 @@ func (h *Host) hear(fd int) {
 	if len(answer) > 0 {
 		// A few bytes, the first on the connection: there is room for them.
 		if _, serr := unix.SendmsgN(fd, answer, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); serr != nil {
-			h.dismiss(fd)
+			s.dismiss(fd)
 			return
 		}
 	}
 	if err == nil && number < 0 && g.bytes < pmi.GreetingMax {
 		return
 	}
-	local := h.spec.local(number)
+	local := s.spec.local(number)
 	if err != nil || local < 0 {
-		h.log("a connection is of no rank here: rank %d, %v", number, err)
-		h.dismiss(fd)
+		s.log("a connection is of no rank here: rank %d, %v", number, err)
+		s.dismiss(fd)
 		return
 	}
-	if g.local = local; !h.seat(fd, g) {
+	if g.local = local; !s.seat(fd, g) {
 		// Its start is not known here yet: seatGuests comes to it.
-		h.rewatch(fd, 0, sourceGuest, fd)
+		s.rewatch(fd, 0, sourceGuest, fd)
 	}
 }
 
 // hearAll takes what has been said so far by those that were let in.
-func (h *Host) hearAll() {
-	for fd := range h.port.guests {
-		h.hear(fd)
+func (s *server) hearAll() {
+	for fd := range s.port.guests {
+		s.hear(fd)
 	}
 }
 
 // seatGuests gives a rank that was just entered what it has connected.
-func (h *Host) seatGuests(local int) {
-	for fd, g := range h.port.guests {
+func (s *server) seatGuests(local int) {
+	for fd, g := range s.port.guests {
 		if g.local == local {
-			h.seat(fd, g)
+			s.seat(fd, g)
 		}
 	}
 }
 
 // seat gives a connection to its rank; false when that has yet to be entered. It
 // is closed if the rank is not through with the one before.
-func (h *Host) seat(fd int, g *guest) bool {
-	r := &h.ranks[g.local]
+func (s *server) seat(fd int, g *guest) bool {
+	r := &s.ranks[g.local]
 	if !r.up {
 		return false
 	}
-	if r.connected && !h.nextWorld(g.local) {
-		h.log("rank %d connects and is not let in", h.rankOf(g.local))
-		h.dismiss(fd)
+	if r.connected && !s.nextWorld(g.local) {
+		s.log("rank %d connects and is not let in", s.rankOf(g.local))
+		s.dismiss(fd)
 		return true
 	}
-	delete(h.port.guests, fd)
+	delete(s.port.guests, fd)
 	r.connected, r.socket = true, fd
-	h.rewatch(fd, unix.EPOLLIN, sourcePMI, g.local)
-	h.port.door.Left()
-	e := h.engine(g.local)
-	h.expectFences()
-	h.apply(e, e.Seat(h.rankOf(g.local), &g.greeting))
+	s.rewatch(fd, unix.EPOLLIN, sourcePMI, g.local)
+	s.port.door.Left()
+	e := s.engine(g.local)
+	s.expectFences()
+	s.apply(e, e.Seat(s.rankOf(g.local), &g.greeting))
 	return true
 }

@@ -37,42 +37,42 @@ func PreloadOf(f *os.File) (*Preload, error) {
 
 // fetchPrograms gets the programs that come from the controller, and keeps where they are, by program
 // of the job. The same program is fetched once.
-func (h *Host) fetchPrograms() error {
-	h.preloaded = make([]string, len(h.spec.Apps))
-	for i := range h.spec.Apps {
-		app := &h.spec.Apps[i]
+func (s *starter) fetchPrograms() error {
+	s.preloaded = make([]string, len(s.spec.Apps))
+	for i := range s.spec.Apps {
+		app := &s.spec.Apps[i]
 		if app.Preload == nil {
 			continue
 		}
 		for k := range i {
-			if before := h.spec.Apps[k].Preload; before != nil && *before == *app.Preload {
-				h.preloaded[i] = h.preloaded[k]
+			if before := s.spec.Apps[k].Preload; before != nil && *before == *app.Preload {
+				s.preloaded[i] = s.preloaded[k]
 			}
 		}
-		if h.preloaded[i] != "" {
+		if s.preloaded[i] != "" {
 			continue
 		}
-		file, err := h.fetch(i, app.Preload)
+		file, err := s.fetch(i, app.Preload)
 		switch {
 		case errors.Is(err, ErrNotWanted):
 			return err
 		case err != nil:
-			return &startError{1, "Argv", app.Argv[0], fmt.Errorf("--preload-binary to host %s: %w", h.spec.Host, err)}
+			return &startError{1, "Argv", app.Argv[0], fmt.Errorf("--preload-binary to host %s: %w", s.spec.Host, err)}
 		}
-		h.preloaded[i] = file
+		s.preloaded[i] = file
 	}
 	return nil
 }
 
 // fetch gets one program into a file of its name.
-func (h *Host) fetch(app int, p *Preload) (file string, err error) {
-	if h.rankDir == "" {
-		return "", fmt.Errorf("the directory of the job, %s, cannot be made there", h.dir)
+func (s *starter) fetch(app int, p *Preload) (file string, err error) {
+	if s.rankDir == "" {
+		return "", fmt.Errorf("the directory of the job, %s, cannot be made there", s.dir)
 	}
-	if p.Name == "" || p.Name != filepath.Base(p.Name) || h.cfg.Fetch == nil {
+	if p.Name == "" || p.Name != filepath.Base(p.Name) || s.cfg.Fetch == nil {
 		return "", fmt.Errorf("found the name %q, expected that of a file, and somebody to send it", p.Name)
 	}
-	file = filepath.Join(h.rankDir, "program-"+strconv.Itoa(app), p.Name)
+	file = filepath.Join(s.rankDir, "program-"+strconv.Itoa(app), p.Name)
 	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
 		return "", err
 	}
@@ -83,7 +83,7 @@ func (h *Host) fetch(app int, p *Preload) (file string, err error) {
 	hash := sha256.New()
 	for at := int64(0); err == nil && at < p.Size; {
 		var piece []byte
-		if piece, err = h.cfg.Fetch(app, at); err != nil {
+		if piece, err = s.cfg.Fetch(app, at); err != nil {
 			break
 		}
 		if len(piece) == 0 || int64(len(piece)) > p.Size-at {

@@ -47,17 +47,18 @@ func TestFetchPrograms(t *testing.T) {
 		{"a name that leads elsewhere", Preload{Name: "../program", Size: p.Size, Hash: p.Hash}, whole, "expected that of a file"},
 		{"nobody sends it", *p, nil, "somebody to send it"},
 	} {
-		h := &Host{rankDir: t.TempDir(), cfg: Config{Fetch: c.fetch}}
+		h := assemble(Spec{}, Config{Fetch: c.fetch})
+		h.rankDir = t.TempDir()
 		h.spec = Spec{Host: "h2", Apps: []AppSpec{{Argv: []string{"./program"}, Preload: &c.as}, {}, {Argv: []string{"program"}, Preload: &c.as}}, Ranks: []RankSpec{{Rank: 0}, {Rank: 1, App: 2}}}
 		asked = 0
-		err := h.fetchPrograms()
+		err := h.starter.fetchPrograms()
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 			}
 			continue
 		}
-		files, lookErr := h.programs()
+		files, lookErr := h.starter.programs()
 		if err != nil || lookErr != nil || files[0] != files[2] || filepath.Base(files[0]) != "program" || asked != (len(text)+999)/1000 {
 			t.Fatalf("%s: got %v, %v, files %q in %d pieces", c.name, err, lookErr, files, asked)
 		}

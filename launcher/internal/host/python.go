@@ -18,19 +18,19 @@ const pythonPath = "PYTHONPATH="
 
 // layPython puts the hook where Python finds it, and gives the directory; "" where no rank here can run Python, or
 // it could not be put there: then nothing changes for it.
-func (h *Host) layPython() string {
-	if !h.spec.PythonAbort || h.rankDir == "" || !slices.Contains(h.alone, false) {
+func (s *starter) layPython() string {
+	if !s.spec.PythonAbort || s.rankDir == "" || !slices.Contains(s.server.alone, false) {
 		return ""
 	}
-	dir := filepath.Join(h.rankDir, "python")
+	dir := filepath.Join(s.rankDir, "python")
 	file := filepath.Join(dir, "sitecustomize.py")
 	err := os.Mkdir(dir, 0o755)
 	if err == nil {
-		h.laid = append(h.laid, dir, file)
+		s.left.laid = append(s.left.laid, dir, file)
 		err = os.WriteFile(file, pythonHook, 0o644)
 	}
 	if err != nil {
-		h.log("--python-abort: %v", err)
+		s.log("--python-abort: %v", err)
 		return ""
 	}
 	return dir

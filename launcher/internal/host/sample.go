@@ -1,7 +1,6 @@
 package host
 
 import (
-	"os"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/proc"
@@ -17,41 +16,28 @@ type Sample struct {
 }
 
 // sampleOnTime looks at the ranks when it is time to.
-func (h *Host) sampleOnTime(now time.Time) {
-	if h.sample.IsZero() || now.Before(h.sample) {
+func (w *watcher) sampleOnTime(now time.Time) {
+	if w.sample.IsZero() || now.Before(w.sample) {
 		return
 	}
-	h.sample = now.Add(h.spec.Sample)
-	local := make(map[int]int) // by group
-	for i, r := range h.up() {
-		if !r.gone {
-			local[r.pid] = i
-		}
-	}
-	if len(local) == 0 {
-		return
-	}
-	uses := make(map[int]Sample)
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		h.log("%v", err)
-		return
-	}
-	for _, e := range entries {
-		if c := e.Name()[0]; c < '0' || c > '9' {
-			continue
-		}
-		p, ok := proc.Read("/proc/" + e.Name() + "/stat")
-		if i, ours := local[p.Group]; ok && ours {
-			s := uses[i]
-			uses[i] = Sample{Rank: h.rankOf(i), CPU: s.CPU + p.CPU, RSS: s.RSS + p.RSS}
-		}
-	}
+	w.sample = now.Add(w.spec.Sample)
 	e := Event{Kind: Sampled}
-	for i := range h.ranks {
-		if s, ok := uses[i]; ok {
-			e.Samples = append(e.Samples, s)
+	all := w.processes()
+	for i, r := range w.up() {
+		if !r.gone {
+			e.Samples = append(e.Samples, w.uses(i, all[i]))
 		}
 	}
-	h.emit(e)
+	if len(e.Samples) > 0 {
+		w.emit(e)
+	}
+}
+
+// uses sums up what the processes of a rank use.
+func (w *watcher) uses(local int, list []proc.Stat) Sample {
+	s := Sample{Rank: w.rankOf(local)}
+	for _, p := range list {
+		s.CPU, s.RSS = s.CPU+p.CPU, s.RSS+p.RSS
+	}
+	return s
 }

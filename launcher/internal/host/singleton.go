@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/mpilib"
+	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
 // An MPI program that does not find its launcher does not fail: each rank becomes
@@ -85,33 +83,33 @@ func findMPI(names iter.Seq[string]) (found mpiLibrary, ok bool) {
 }
 
 // spoke is called when a rank has written.
-func (h *Host) spoke(local int) {
-	r := &h.ranks[local]
+func (w *watcher) spoke(local int) {
+	r := &w.ranks[local]
 	if r.spoken {
 		return
 	}
 	r.spoken = true
-	if h.mayBeSingleton(local) && h.singletons.spoke < looksSpoke {
-		h.singletons.spoke++
-		h.look(local)
+	if w.mayBeSingleton(local) && w.singletons.spoke < looksSpoke {
+		w.singletons.spoke++
+		w.look(local)
 	}
 }
 
 // mayBeSingleton tells whether a rank could be one of several worlds.
-func (h *Host) mayBeSingleton(local int) bool {
-	return h.spec.NP > 1 && !h.singletons.told && !h.ending.begun && !h.hasJoined(local)
+func (w *watcher) mayBeSingleton(local int) bool {
+	return w.spec.NP > 1 && !w.singletons.told && !w.toEnd && !w.hasJoined(local)
 }
 
 // hasJoined tells whether a rank has ever met either server.
-func (h *Host) hasJoined(local int) bool {
-	joined, _ := h.met(local)
-	return joined || h.pmixCount(h.rankOf(local)).Joined > 0
+func (w *watcher) hasJoined(local int) bool {
+	joined, _ := w.server.met(local)
+	return joined || w.pmix.count(w.rankOf(local)).Joined > 0
 }
 
 // nextLook is when silent ranks are looked at; zero: never.
-func (h *Host) nextLook() time.Time {
-	a := &h.singletons
-	if a.timed >= len(looksAt) || a.told && a.pid == 0 || h.spec.NP == 1 || h.running == 0 {
+func (w *watcher) nextLook() time.Time {
+	a := &w.singletons
+	if a.timed >= len(looksAt) || a.told && a.pid == 0 || w.spec.NP == 1 || w.running == 0 {
 		return time.Time{}
 	}
 	next := a.since.Add(looksAt[a.timed])
@@ -122,52 +120,52 @@ func (h *Host) nextLook() time.Time {
 }
 
 // lookOnTime looks at the first ranks that live and have joined nobody.
-func (h *Host) lookOnTime(now time.Time) {
-	next := h.nextLook()
+func (w *watcher) lookOnTime(now time.Time) {
+	next := w.nextLook()
 	if next.IsZero() || now.Before(next) {
 		return
 	}
-	if next.Equal(h.singletons.again) {
-		h.singletons.again = time.Time{}
+	if next.Equal(w.singletons.again) {
+		w.singletons.again = time.Time{}
 	} else {
-		h.singletons.timed++
+		w.singletons.timed++
 	}
-	if h.singletons.pid > 0 {
-		h.stillAlone()
+	if w.singletons.pid > 0 {
+		w.stillAlone()
 		return
 	}
-	for local, r := range h.up() {
-		if !r.gone && h.mayBeSingleton(local) {
-			h.look(local)
+	for local, r := range w.up() {
+		if !r.gone && w.mayBeSingleton(local) {
+			w.look(local)
 			return
 		}
 	}
 }
 
 // look looks at the processes of a rank.
-func (h *Host) look(local int) {
-	r := &h.ranks[local]
+func (w *watcher) look(local int) {
+	r := &w.ranks[local]
 	l, pid, ok := lookAt(r.pid, looksDepth)
-	if !ok || h.ofOthers(pid) {
+	if !ok || w.ofOthers(pid) {
 		return
 	}
 	r.linked = l.name
 	// What is sure is told at once: it may compute for hours. It may have joined
 	// since, but not after it was seen initialised.
-	h.receive(local)
-	if l.sure && !h.hasJoined(local) {
-		h.singletons.local, h.singletons.pid, h.singletons.again = local, pid, time.Now().Add(lookAgain)
-		h.tellSingleton(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, h.whySingleton(local, pid)))
+	w.server.receive(local)
+	if l.sure && !w.hasJoined(local) {
+		w.singletons.local, w.singletons.pid, w.singletons.again = local, pid, time.Now().Add(lookAgain)
+		w.tellSingleton(local, fmt.Sprintf("has initialised %s without meeting its launcher, so each rank is a world of its own (rank 0 of 1): %s", l.name, w.whySingleton(local, pid)))
 	}
 }
 
 // stillAlone looks once more, by the clock, at a rank that was alone: if it is, and its program runs on, others that have
 // met the launcher wait for it for ever.
-func (h *Host) stillAlone() {
-	a := &h.singletons
-	h.receive(a.local)
-	if l, pid, ok := lookAt(h.ranks[a.local].pid, looksDepth); ok && l.sure && pid == a.pid && !h.ranks[a.local].gone && !h.hasJoined(a.local) {
-		h.emit(Event{Kind: Singleton, Rank: h.rankOf(a.local), Stuck: true,
+func (w *watcher) stillAlone() {
+	a := &w.singletons
+	w.server.receive(a.local)
+	if l, pid, ok := lookAt(w.ranks[a.local].pid, looksDepth); ok && l.sure && pid == a.pid && !w.ranks[a.local].gone && !w.hasJoined(a.local) {
+		w.emit(Event{Kind: Singleton, Rank: w.rankOf(a.local), Stuck: true,
 			Text: "has initialised " + l.name + " without meeting its launcher, and is a world of its own, while other ranks have met it and wait for this one"})
 	}
 	if a.timed == len(looksAt) {
@@ -177,14 +175,14 @@ func (h *Host) stillAlone() {
 
 // ofOthers tells whether a process below a rank is a rank of another launcher,
 // which the rank has started: its environment leads to another server.
-func (h *Host) ofOthers(pid int) bool {
+func (w *watcher) ofOthers(pid int) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return false
 	}
-	own := map[string]string{"GORUN_JOB": h.spec.Job, "PMI_FD": strconv.Itoa(pmiFD), "PMI_PORT": h.port.name()}
-	if h.spec.PMIx != nil {
-		own["PMIX_NAMESPACE"] = h.spec.PMIx.Name
+	own := map[string]string{"GORUN_JOB": w.spec.Job, "PMI_FD": strconv.Itoa(pmiFD), "PMI_PORT": w.server.port.name()}
+	if w.spec.PMIx != nil {
+		own["PMIX_NAMESPACE"] = w.spec.PMIx.Name
 	}
 	for entry := range bytes.SplitSeq(env, []byte{0}) {
 		name, value, _ := strings.Cut(string(entry), "=")
@@ -204,19 +202,19 @@ func lookAt(pid, depth int) (mpiLibrary, int, bool) {
 	found, ok := findMPI(mappedFiles(maps))
 	at := pid
 	if (!ok || !found.sure) && depth > 1 {
-		p := strconv.Itoa(pid)
-		children, _ := os.ReadFile("/proc/" + p + "/task/" + p + "/children")
-		for i, f := range strings.Fields(string(children)) {
-			child, err := strconv.Atoi(f)
-			if err != nil || i == looksWidth {
-				break
-			}
+		for _, child := range childrenOf(pid) {
 			if l, below, there := lookAt(child, depth-1); there && (!ok || l.sure) {
 				found, at, ok = l, below, true
 			}
 		}
 	}
 	return found, at, ok
+}
+
+// childrenOf are the first children of a process.
+func childrenOf(pid int) []int {
+	all := proc.Children(pid)
+	return all[:min(len(all), looksWidth)]
 }
 
 // mappedFiles are the names, without directories, of the files in the text of
@@ -233,9 +231,9 @@ func mappedFiles(maps []byte) iter.Seq[string] {
 }
 
 // whySingleton is what a process shows of the reason.
-func (h *Host) whySingleton(local, pid int) string {
-	proc := "/proc/" + strconv.Itoa(pid)
-	env, err := os.ReadFile(proc + "/environ")
+func (w *watcher) whySingleton(local, pid int) string {
+	dir := "/proc/" + strconv.Itoa(pid)
+	env, err := os.ReadFile(dir + "/environ")
 	if err != nil {
 		return "why cannot be seen: " + reason(err).Error()
 	}
@@ -243,7 +241,7 @@ func (h *Host) whySingleton(local, pid int) string {
 		return bytes.Contains(append([]byte{0}, env...), []byte("\x00"+name+"="))
 	}
 	pmi1, name := has("PMI_FD"), "PMI_FD"
-	if h.dials(local) {
+	if w.server.dials(local) {
 		pmi1, name = has("PMI_PORT"), "PMI_PORT"
 	}
 	switch {
@@ -251,14 +249,14 @@ func (h *Host) whySingleton(local, pid int) string {
 		return "its environment is not the one that gorun gave the rank (env -i, sudo, ssh or a container between gorun and the program?)"
 	case !pmi1 && !has("PMIX_NAMESPACE"):
 		return "something between gorun and the program has taken " + name + " and PMIX_NAMESPACE out of its environment"
-	case h.spec.PMIx == nil:
+	case w.spec.PMIx == nil:
 		return "this launcher has no gorun-pmix, which programs of Open MPI need"
 	case !has("PMIX_NAMESPACE"):
 		return "something between gorun and the program has taken PMIX_NAMESPACE out of its environment"
 	case !pmi1:
 		return "something between gorun and the program has taken " + name + " out of its environment"
 	}
-	if to, err := os.Readlink(proc + "/fd/" + strconv.Itoa(pmiFD)); !h.dials(local) && (err != nil || !strings.HasPrefix(to, "socket:")) {
+	if to, err := os.Readlink(dir + "/fd/" + strconv.Itoa(pmiFD)); !w.server.dials(local) && (err != nil || !strings.HasPrefix(to, "socket:")) {
 		return fmt.Sprintf("descriptor %d, the socket to its launcher (PMI_FD), is not open in it", pmiFD)
 	}
 	return "it knows neither PMI-1 (" + name + ") nor PMIx (PMIX_NAMESPACE); gorun-info pmi tells what gorun can serve"
@@ -266,42 +264,20 @@ func (h *Host) whySingleton(local, pid int) string {
 
 // endedSingleton looks back at a rank that has ended well, has written, and joined
 // nobody.
-func (h *Host) endedSingleton(local int) {
-	r := &h.ranks[local]
-	if !r.spoken || !h.mayBeSingleton(local) {
+func (w *watcher) endedSingleton(local int) {
+	r := &w.ranks[local]
+	if !r.spoken || !w.mayBeSingleton(local) {
 		return
 	}
 	if r.linked == "" {
-		r.linked = h.linkedWith(h.spec.Ranks[local].App).name
+		r.linked = w.linkedWith(w.spec.Ranks[local].App).name
 	}
 	if r.linked != "" {
-		h.tellSingleton(local, fmt.Sprintf("is linked with %s but has not met its launcher; if it called MPI_Init, each rank was a world of its own (rank 0 of 1)", r.linked))
+		w.tellSingleton(local, fmt.Sprintf("is linked with %s but has not met its launcher; if it called MPI_Init, each rank was a world of its own (rank 0 of 1)", r.linked))
 	}
 }
 
-// linkedWith is the MPI library that a program is linked with, looked up once.
-func (h *Host) linkedWith(app int) mpiLibrary {
-	if h.linked == nil {
-		h.linked = make(map[int]mpiLibrary)
-	}
-	found, known := h.linked[app]
-	if known {
-		return found
-	}
-	if file := h.starter.files[app]; file != "" {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(h.spec.Apps[app].Dir, file)
-		}
-		if f, err := os.Open(file); err == nil {
-			found, _ = findMPI(slices.Values(mpilib.Read(f).Needed))
-			_ = f.Close()
-		}
-	}
-	h.linked[app] = found
-	return found
-}
-
-func (h *Host) tellSingleton(local int, text string) {
-	h.singletons.told = true
-	h.emit(Event{Kind: Singleton, Rank: h.rankOf(local), Text: text})
+func (w *watcher) tellSingleton(local int, text string) {
+	w.singletons.told = true
+	w.emit(Event{Kind: Singleton, Rank: w.rankOf(local), Text: text})
 }

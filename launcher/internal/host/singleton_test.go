@@ -45,8 +45,9 @@ func TestNextLook(t *testing.T) {
 		{"after all", singletonSearch{timed: len(looksAt)}, 0},
 	} {
 		c.since = since
-		h := &Host{spec: Spec{NP: 2}, running: 1, singletons: c.singletonSearch}
-		next := h.nextLook()
+		h := assemble(Spec{NP: 2}, Config{})
+		h.running, h.watcher.singletons = 1, c.singletonSearch
+		next := h.watcher.nextLook()
 		if got := next.Sub(since); next.IsZero() != (c.want == 0) || c.want > 0 && got != c.want {
 			t.Errorf("%s: the next look is at %v, want %v", c.name, got, c.want)
 		}

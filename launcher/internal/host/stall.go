@@ -6,6 +6,18 @@ import (
 	"github.com/gorun-mpi/gorun/internal/proc"
 )
 
+// watcher looks at the ranks from outside.
+type watcher struct {
+	*base
+	server     *server
+	pmix       *pmixServer
+	singletons singletonSearch
+	stall      stallWatch
+	sample     time.Time // when to look at what ranks use; zero: never
+	crashLook  time.Time // when to look at ranks that report a crash; zero: never
+	quitting   bool      // ranks were made to write their stacks and end
+}
+
 // A job hangs, as far as can be seen from outside, when nothing moves on any host for
 // Spec.Hang: no rank writes, reads its input, ends or talks to its PMI server, and none uses
 // a CPU, which here is a twentieth of the time. A rank that has said
@@ -13,7 +25,7 @@ import (
 type stallWatch struct {
 	next  time.Time             // when it is looked at again; zero: never
 	since time.Time             // nothing has moved
-	seen  uint64                // of Host.moves
+	seen  uint64                // of base.moves
 	cpu   map[int]time.Duration // used, by local rank
 	at    time.Time             // when they were read
 	told  bool                  // that nothing moves
@@ -29,52 +41,52 @@ const (
 	stallLeast, stallMost = 50 * time.Millisecond, 10 * time.Second
 )
 
-func (h *Host) beginStallWatch() {
-	if h.spec.Hang > 0 {
+func (w *watcher) beginStallWatch() {
+	if w.spec.Hang > 0 {
 		now := time.Now()
-		h.stall = stallWatch{next: now, since: now, at: now}
+		w.stall = stallWatch{next: now, since: now, at: now}
 	}
 }
 
 // stallOnTime looks whether anything has moved.
-func (h *Host) stallOnTime(now time.Time) {
-	s := &h.stall
+func (w *watcher) stallOnTime(now time.Time) {
+	s := &w.stall
 	if s.next.IsZero() || now.Before(s.next) {
 		return
 	}
-	s.next = now.Add(min(max(h.spec.Hang/stallLooks, stallLeast), stallMost))
-	if h.hasMoved(now) {
+	s.next = now.Add(min(max(w.spec.Hang/stallLooks, stallLeast), stallMost))
+	if w.hasMoved(now) {
 		s.since = now
 		if s.told {
 			s.told = false
-			h.emit(Event{Kind: Stalled})
+			w.emit(Event{Kind: Stalled})
 		}
 		return
 	}
-	if !s.told && h.running > 0 && !h.ending.begun && now.Sub(s.since) >= h.spec.Hang {
+	if !s.told && w.running > 0 && !w.toEnd && now.Sub(s.since) >= w.spec.Hang {
 		s.told = true
-		h.emit(Event{Kind: Stalled, N: 1})
+		w.emit(Event{Kind: Stalled, N: 1})
 	}
 }
 
 // hasMoved tells whether anything has since it was called last.
-func (h *Host) hasMoved(now time.Time) bool {
-	s := &h.stall
-	moves := h.moves.Load()
+func (w *watcher) hasMoved(now time.Time) bool {
+	s := &w.stall
+	moves := w.moves.Load()
 	moved := s.seen != moves
 	took := now.Sub(s.at)
 	s.seen, s.at = moves, now
 	clock := sharedClock()
 	cpu := make(map[int]time.Duration)
-	for local, list := range h.processes() {
+	for local, list := range w.processes() {
 		for _, p := range list {
 			cpu[local] += p.CPU
 		}
 		if cpu[local]-s.cpu[local] <= took/stallDivisor+proc.Tick {
 			continue
 		}
-		w, ok := h.segment.Waits(local, clock)
-		if !ok || w.Since < clock-s.clock || w.Looked > clock-s.clock {
+		wait, ok := w.segment.Waits(local, clock)
+		if !ok || wait.Since < clock-s.clock || wait.Looked > clock-s.clock {
 			moved = true
 		}
 	}

@@ -33,14 +33,20 @@ const helpFrom = 4 // ranks
 
 // starter starts ranks; several threads may.
 type starter struct {
-	h     *Host
-	files []string // to execute, by program; "" where no rank here runs it
-	null  int
-	stdin map[int]int // by local rank, where it is not null
-	env   *environment
-	leads []bool // by program: its ranks lead sessions
-	next  atomic.Int32
-	stop  atomic.Bool
+	*base
+	server *server
+	output *output
+	left   *leftovers
+
+	preloaded []string // files of programs that came from the controller, by program; "": it has not
+	null      int
+	stdin     map[int]int // by local rank, where it is not null
+	env       *environment
+	async     *spare // CPUs of progress threads
+	binder    binder // of the loop's thread
+	err       error  // why a rank could not be started
+	next      atomic.Int32
+	stop      atomic.Bool
 	// outside: ranks cannot be started in the control group.
 	outside atomic.Bool
 }
@@ -48,7 +54,7 @@ type starter struct {
 // take is the next rank to start; done when there is none.
 func (s *starter) take() (local int, done bool) {
 	local = int(s.next.Add(1)) - 1
-	return local, s.stop.Load() || local >= len(s.h.ranks)
+	return local, s.stop.Load() || local >= len(s.ranks)
 }
 
 // started is a rank that was started, or was not.
@@ -59,15 +65,17 @@ type started struct {
 
 // start starts all ranks.
 func (h *Host) start() error {
-	files, err := h.programs()
+	s := &h.starter
+	files, err := s.programs()
 	if err != nil {
 		return err
 	}
-	library, err := h.chooseMPI(files)
+	h.files = files
+	library, err := s.chooseMPI(files)
 	if err != nil {
 		return err
 	}
-	if err := h.chooseDialers(files); err != nil {
+	if err := h.server.chooseDialers(files); err != nil {
 		return err
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -75,7 +83,7 @@ func (h *Host) start() error {
 		return &os.PathError{Op: "open", Path: "/dev/null", Err: err}
 	}
 	defer unix.Close(null)
-	stdin, mine, err := h.openInput()
+	stdin, mine, err := h.input.open()
 	if err != nil {
 		return err
 	}
@@ -86,32 +94,33 @@ func (h *Host) start() error {
 	}()
 
 	h.ranks = make([]rank, len(h.spec.Ranks))
-	h.async = spareCPUs(&h.spec, topo.Here)
-	h.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
+	s.async = spareCPUs(&h.spec, topo.Here)
+	s.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
 	recorder := ""
 	if h.spec.Profile > 0 {
 		recorder, h.records.lacks = findRecorder(h.spec.ProfileLibrary)
 	}
-	h.starter = &starter{h: h, files: files, null: null, stdin: stdin, env: newEnvironment(&h.spec, surroundings{cpus: h.cfg.CPUs, segment: h.segment.FD() >= 0, dir: h.rankDir, files: h.filesDir,
-		server: h.pmix, ports: h.ports(), python: h.layPython(), library: library, recorder: recorder, alone: h.alone, cgo: h.cgo})}
-	h.starter.env.async = h.async.cpus
-	h.starter.leads = make([]bool, len(files))
+	s.null, s.stdin = null, stdin
+	s.env = newEnvironment(&h.spec, surroundings{cpus: h.cfg.CPUs, segment: h.segment.FD() >= 0, dir: h.rankDir, files: h.filesDir,
+		server: h.pmix.server, ports: h.server.ports(), python: s.layPython(), library: library, recorder: recorder, alone: h.server.alone, cgo: h.server.cgo})
+	s.env.async = s.async.cpus
+	h.leads = make([]bool, len(files))
 	for i := range files {
-		h.starter.leads[i] = h.cfg.Lead != nil && h.linkedWith(i).polls
+		h.leads[i] = h.cfg.Lead != nil && h.linkedWith(i).polls
 	}
 	done := make(chan struct{})
 	if len(h.ranks) >= helpFrom && runtime.GOMAXPROCS(0) > 1 {
-		h.workers.Go(func() { h.starter.help(done) })
+		h.workers.Go(func() { s.help(done) })
 	} else {
 		close(done)
 	}
 	err = h.startSome()
-	h.binder.restore()
-	h.starter.stop.Store(true)
+	s.binder.restore()
+	s.stop.Store(true)
 	<-done
 	h.readMail()
 	if err == nil {
-		err = h.startErr
+		err = s.err
 	}
 	return err
 }
@@ -125,13 +134,13 @@ func (s *starter) help(done chan<- struct{}) {
 	defer b.restore()
 	for local, none := s.take(); !none; local, none = s.take() {
 		err := s.start(local, &b)
-		s.h.mail.post(letter{started: &started{local, err}})
+		s.mail.post(letter{started: &started{local, err}})
 		if err != nil {
 			break
 		}
 	}
 	close(done)
-	<-s.h.ctx.Done()
+	<-s.ctx.Done()
 }
 
 // startSome starts ranks on the loop's thread until there are none left to start
@@ -142,13 +151,13 @@ func (h *Host) startSome() error {
 		if none {
 			return nil
 		}
-		h.rankStarted(started{local, h.starter.start(local, &h.binder)})
+		h.rankStarted(started{local, h.starter.start(local, &h.starter.binder)})
 		if n%pollEvery == 0 {
 			if err := h.turn(0); err != nil {
 				return err
 			}
 		}
-		if h.startErr != nil || h.ending.begun {
+		if h.starter.err != nil || h.toEnd {
 			return nil
 		}
 	}
@@ -161,7 +170,7 @@ func (h *Host) rankStarted(s started) {
 		h.running++
 		h.ranks[s.local].up = true
 		h.emit(Event{Kind: Started, Rank: h.rankOf(s.local), PID: h.ranks[s.local].pid})
-		if h.ending.begun {
+		if h.toEnd {
 			// The wish to end was uttered before it was there to hear it.
 			_ = unix.Kill(-h.ranks[s.local].pid, unix.SIGKILL)
 		}
@@ -169,26 +178,26 @@ func (h *Host) rankStarted(s started) {
 			return
 		}
 	}
-	if h.startErr == nil {
-		h.startErr = h.startFailure(s.local, err)
+	if h.starter.err == nil {
+		h.starter.err = h.starter.failure(s.local, err)
 	}
 }
 
-// startFailure explains why a rank could not be started. Those before it are
+// failure explains why a rank could not be started. Those before it are
 // killed by finish.
-func (h *Host) startFailure(local int, err error) error {
+func (s *starter) failure(local int, err error) error {
 	status, text := 1, err
 	var be *bindError
 	switch {
 	case errors.As(err, &be):
-		return &startError{1, "Bind", be.what(), fmt.Errorf("rank %d: %w", h.rankOf(local), err)}
+		return &startError{1, "Bind", be.what(), fmt.Errorf("rank %d: %w", s.rankOf(local), err)}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		// It was there a moment ago, so its interpreter is not.
 		name := "its dynamic loader (readelf -l shows it)"
-		if s := interpreter(h.appOf(local).Dir, h.starter.files[h.spec.Ranks[local].App]); s != "" {
-			name = strconv.Quote(s) + ", which its first line names as its interpreter,"
-			if strings.HasSuffix(s, "\r") {
-				name = strconv.Quote(s) + ", which its first line names (with a carriage return, as Windows ends lines)"
+		if found := interpreter(s.appOf(local).Dir, s.files[s.spec.Ranks[local].App]); found != "" {
+			name = strconv.Quote(found) + ", which its first line names as its interpreter,"
+			if strings.HasSuffix(found, "\r") {
+				name = strconv.Quote(found) + ", which its first line names (with a carriage return, as Windows ends lines)"
 			}
 		}
 		status, text = statusNotFound, fmt.Errorf("%s does not exist: %w", name, err)
@@ -199,20 +208,19 @@ func (h *Host) startFailure(local int, err error) error {
 	case errors.Is(err, unix.E2BIG):
 		status, text = statusNotExecutable, fmt.Errorf("arguments and environment are too long for the kernel: %w", err)
 	case errors.Is(err, unix.EMFILE):
-		text = fmt.Errorf("rank %d: %w (4 descriptors a rank; see ulimit -Hn)", h.rankOf(local), err)
-		return &startError{1, "NP", fmt.Sprint(h.spec.NP), text}
+		text = fmt.Errorf("rank %d: %w (4 descriptors a rank; see ulimit -Hn)", s.rankOf(local), err)
+		return &startError{1, "NP", fmt.Sprint(s.spec.NP), text}
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
-		text = fmt.Errorf("rank %d: %w (see ulimit -u, ulimit -v and the pids limit of the control group)", h.rankOf(local), err)
-		return &startError{1, "NP", fmt.Sprint(h.spec.NP), text}
+		text = fmt.Errorf("rank %d: %w (see ulimit -u, ulimit -v and the pids limit of the control group)", s.rankOf(local), err)
+		return &startError{1, "NP", fmt.Sprint(s.spec.NP), text}
 	}
-	return &startError{status, "Argv", h.appOf(local).Argv[0], text}
+	return &startError{status, "Argv", s.appOf(local).Argv[0], text}
 }
 
 // start starts one rank. Its ends of the pipes are closed again in any case,
 // ours are closed by finish.
 func (s *starter) start(local int, b *binder) (err error) {
-	h := s.h
-	r, app := &h.ranks[local], h.appOf(local)
+	r, app := &s.ranks[local], s.appOf(local)
 	r.pidfd, r.socket = -1, -1
 	r.pipes[Stdout].fd, r.pipes[Stderr].fd = -1, -1
 	stdin, ok := s.stdin[local]
@@ -231,14 +239,14 @@ func (s *starter) start(local int, b *binder) (err error) {
 		}
 	}()
 	for _, n := range [...]int{Stdout, Stderr} {
-		if n == Stderr && h.spec.Merge {
+		if n == Stderr && s.spec.Merge {
 			break
 		}
-		if theirs[n], err = h.openOutput(&r.pipes[n], n); err != nil {
+		if theirs[n], err = s.output.openStream(&r.pipes[n], n); err != nil {
 			return err
 		}
 	}
-	if !h.dials(local) { // else its descriptor stays closed
+	if !s.server.dials(local) { // else its descriptor stays closed
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return os.NewSyscallError("socketpair", err)
@@ -249,18 +257,18 @@ func (s *starter) start(local int, b *binder) (err error) {
 	}
 	r.pipes[Stderr].tail = new(stdio.Tail)
 	stderr := theirs[Stderr]
-	if h.spec.Merge {
+	if s.spec.Merge {
 		stderr, r.pipes[Stdout].tail = theirs[Stdout], r.pipes[Stderr].tail
 	}
 
 	files := []uintptr{uintptr(stdin), uintptr(theirs[Stdout]), uintptr(stderr), uintptr(theirs[pmiFD])}
-	if fd := h.segment.FD(); fd >= 0 {
+	if fd := s.segment.FD(); fd >= 0 {
 		files = append(files, uintptr(fd))
 	}
-	if err := b.bind(h.spec.Ranks[local].CPUs); err != nil {
+	if err := b.bind(s.spec.Ranks[local].CPUs); err != nil {
 		return err
 	}
-	pidfd, leads := -1, s.leads[h.spec.Ranks[local].App]
+	pidfd, leads := -1, s.leads[s.spec.Ranks[local].App]
 	attr := &syscall.ProcAttr{
 		Dir:   app.Dir,
 		Env:   s.env.of(local),
@@ -269,9 +277,9 @@ func (s *starter) start(local int, b *binder) (err error) {
 	}
 	var pid int
 	if leads {
-		pid, err = h.cfg.Lead(func() (int, error) { return s.fork(app, s.files[h.spec.Ranks[local].App], attr) })
+		pid, err = s.cfg.Lead(func() (int, error) { return s.fork(app, s.files[s.spec.Ranks[local].App], attr) })
 	} else {
-		pid, err = s.fork(app, s.files[h.spec.Ranks[local].App], attr)
+		pid, err = s.fork(app, s.files[s.spec.Ranks[local].App], attr)
 	}
 	if errors.Is(err, unix.EBADF) {
 		// Ours are all good: the child moves them above the highest, and
@@ -283,14 +291,13 @@ func (s *starter) start(local int, b *binder) (err error) {
 	}
 	r.pid, r.pidfd = pid, pidfd
 	// Until here the guardian knows the rank by its environment only.
-	h.guard.Add(pid)
+	s.guard.Add(pid)
 	return nil
 }
 
 // fork starts a program, in the control group if there is one.
 func (s *starter) fork(app *AppSpec, file string, attr *syscall.ProcAttr) (pid int, err error) {
-	h := s.h
-	if fd := h.cgroup.fd; fd >= 0 && !s.outside.Load() {
+	if fd := s.left.cgroup.fd; fd >= 0 && !s.outside.Load() {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
 	pid, err = syscall.ForkExec(file, app.Argv, attr)
@@ -324,16 +331,16 @@ func (h *Host) watchRank(local int) error {
 		if r.pipes[s].fd < 0 {
 			continue
 		}
-		h.open++
-		if h.streams[s].paused {
+		h.output.open++
+		if h.output.streams[s].paused {
 			continue
 		}
 		if err := h.watch(r.pipes[s].fd, unix.EPOLLIN, source(s), local); err != nil {
 			return err
 		}
 	}
-	if h.dials(local) {
-		h.seatGuests(local)
+	if h.server.dials(local) {
+		h.server.seatGuests(local)
 		return nil
 	}
 	return h.watch(r.socket, unix.EPOLLIN, sourcePMI, local)

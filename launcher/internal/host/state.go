@@ -6,7 +6,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -15,26 +14,6 @@ import (
 	"github.com/gorun-mpi/gorun/internal/calls"
 	"github.com/gorun-mpi/gorun/internal/proc"
 )
-
-// processes are those of this machine by the rank of this host whose group they
-// are in, by local number.
-func (h *Host) processes() map[int][]proc.Stat {
-	leaders := make(map[int]int)
-	for i, r := range h.up() {
-		if !r.gone {
-			leaders[r.pid] = i
-		}
-	}
-	found := make(map[int][]proc.Stat)
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		p, ok := proc.Read(file) // if not, it has ended
-		if local, ours := leaders[p.Group]; ok && ours {
-			found[local] = append(found[local], p)
-		}
-	}
-	return found
-}
 
 // describe says what a process is doing.
 func describe(p proc.Stat) string {
@@ -61,43 +40,42 @@ func kernelFunction(pid int) string {
 
 // examine tells what the ranks are doing. With traces, programs of Go are made to
 // write where their goroutines are (SIGQUIT), which ends them.
-func (h *Host) examine(traces bool) {
+func (w *watcher) examine(traces bool) {
 	states, samples := make(map[int][]string), []Sample(nil)
-	all := h.processes()
-	for i, r := range h.up() {
-		rank := h.rankOf(i)
+	all := w.processes()
+	for i, r := range w.up() {
+		rank := w.rankOf(i)
 		if r.gone {
 			states[rank] = []string{"has ended"}
 			continue
 		}
-		lines, uses := []string{}, Sample{Rank: rank}
+		lines, uses := []string{}, w.uses(i, all[i])
 		for _, p := range all[i] {
 			lines = append(lines, describe(p))
-			uses.CPU, uses.RSS = uses.CPU+p.CPU, uses.RSS+p.RSS
 		}
 		call := "" // in which the rank is
-		if h.spec.Profile > 0 {
-			uses.Calls, call = h.recorded(i)
+		if w.spec.Profile > 0 {
+			uses.Calls, call = w.recorded(i)
 		}
 		samples = append(samples, uses)
-		if joined, finalized := h.met(i); joined && !finalized {
+		if joined, finalized := w.server.met(i); joined && !finalized {
 			where := "after MPI_Init, before the end of MPI_Finalize"
-			if h.engine(i).InFence(rank) {
+			if w.server.engine(i).InFence(rank) {
 				where = "waiting for the other ranks at its launcher's barrier, as in MPI_Init and MPI_Finalize"
 			}
 			lines = append(lines, "MPI: "+where)
-			call = cmp.Or(h.waits(i), call)
+			call = cmp.Or(w.waits(i), call)
 		}
 		if call != "" {
 			lines = append(lines, "MPI: "+call)
 		}
 		states[rank] = lines
 	}
-	h.emit(Event{Kind: States, Tails: states, Samples: samples})
+	w.emit(Event{Kind: States, Tails: states, Samples: samples})
 	if !traces {
 		return
 	}
-	h.quitting = true
+	w.quitting = true
 	for _, list := range all {
 		for _, p := range list {
 			if isGo(p.PID) {
@@ -121,22 +99,22 @@ func sharedClock() time.Duration {
 
 // waits says in which call a rank of package rank waits, for which and since when; "" if it
 // has not said so.
-func (h *Host) waits(local int) string {
-	w, ok := h.segment.Waits(local, sharedClock())
+func (w *watcher) waits(local int) string {
+	wait, ok := w.segment.Waits(local, sharedClock())
 	if !ok {
 		return ""
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	since := time.Now().Add(-w.Since).Format("15:04:05.000")
-	if w.Looked > freshWait {
-		return fmt.Sprintf("it has waited %s, since %s, and has not looked for %v: it computes, or gets no CPU", w.Text, since, round(w.Looked))
+	since := time.Now().Add(-wait.Since).Format("15:04:05.000")
+	if wait.Looked > freshWait {
+		return fmt.Sprintf("it has waited %s, since %s, and has not looked for %v: it computes, or gets no CPU", wait.Text, since, round(wait.Looked))
 	}
-	return fmt.Sprintf("it waits %s, since %s (%v)", w.Text, since, round(w.Since))
+	return fmt.Sprintf("it waits %s, since %s (%v)", wait.Text, since, round(wait.Since))
 }
 
 // recorded is how many calls a rank has recorded, and in which one it has been for a while; "": in none.
-func (h *Host) recorded(local int) (count uint64, in string) {
-	count, op, since, ok := calls.Live(recordIn(h.filesDir, local))
+func (w *watcher) recorded(local int) (count uint64, in string) {
+	count, op, since, ok := calls.Live(recordIn(w.filesDir, local))
 	if lasts := sharedClock() - time.Duration(since); ok && op != "" && lasts > longCall {
 		in = fmt.Sprintf("it is in %s, since %s (%v)", op, time.Now().Add(-lasts).Format("15:04:05.000"), lasts.Round(time.Millisecond))
 	}

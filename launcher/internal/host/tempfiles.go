@@ -62,11 +62,8 @@ func (l *tempFiles) lookAt(pid, depth int) {
 	if depth == 1 {
 		return
 	}
-	children, _ := os.ReadFile(proc + "/task/" + strconv.Itoa(pid) + "/children")
-	for i, f := range strings.Fields(string(children)) {
-		if child, err := strconv.Atoi(f); err == nil && i < looksWidth {
-			l.lookAt(child, depth-1)
-		}
+	for _, child := range childrenOf(pid) {
+		l.lookAt(child, depth-1)
 	}
 }
 
@@ -174,13 +171,13 @@ func removeUnused(path string, begun syscall.Timespec) error {
 
 // lookBeforeSignal notes the temporary files of the ranks that live. They are stopped, so
 // that they make no more: KILL or CONT must follow.
-func (h *Host) lookBeforeSignal() {
+func (e *ending) lookBeforeSignal() {
 	var pids []int
-	for i, r := range h.up() {
+	for i, r := range e.up() {
 		if !r.gone {
 			pids = append(pids, r.pid)
-			h.signalGroup(i, syscall.SIGSTOP)
+			e.signalGroup(i, syscall.SIGSTOP)
 		}
 	}
-	h.temp.look(pids)
+	e.temp.look(pids)
 }

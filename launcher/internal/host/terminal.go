@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openOutput makes the pipe, or the terminal, of a rank's stream: ours and the
+// openStream makes the pipe, or the terminal, of a rank's stream: ours and the
 // rank's end.
-func (h *Host) openOutput(p *pipe, number int) (theirs int, err error) {
-	if h.spec.PTY != NoPTY && number == Stdout {
-		ours, theirs, err := openTerminal(h.spec.Rows, h.spec.Cols)
+func (o *output) openStream(p *pipe, number int) (theirs int, err error) {
+	if o.spec.PTY != NoPTY && number == Stdout {
+		ours, theirs, err := openTerminal(o.spec.Rows, o.spec.Cols)
 		if err == nil {
 			p.fd, p.tty = ours, true
 			return theirs, nil
 		}
-		if h.spec.PTY == NeedPTY {
+		if o.spec.PTY == NeedPTY {
 			return -1, fmt.Errorf("a terminal: %w", err)
 		}
-		h.log("a pipe instead of a terminal: %v", err)
+		o.log("a pipe instead of a terminal: %v", err)
 	}
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -80,17 +80,17 @@ func setSize(fd, rows, cols int) error {
 
 // resize gives the ranks' terminals another size, and tells the ranks, which the
 // kernel does not tell: the terminals control nobody.
-func (h *Host) resize(rows, cols int) {
+func (o *output) resize(rows, cols int) {
 	some := false
-	for _, r := range h.up() {
+	for _, r := range o.up() {
 		if p := &r.pipes[Stdout]; p.tty && p.fd >= 0 {
 			some = true
 			if err := setSize(p.fd, rows, cols); err != nil {
-				h.log("%v", err)
+				o.log("%v", err)
 			}
 		}
 	}
 	if some {
-		h.signalGroups(unix.SIGWINCH)
+		o.signalGroups(unix.SIGWINCH)
 	}
 }

@@ -24,8 +24,23 @@ import (
 // inherit a socket, as every client of PMI-1 knows it, and so do those of programs
 // that run another where the port cannot be reached. Others are given the port.
 
+// server is the PMI server of the ranks.
+type server struct {
+	*base
+	daemon    *daemon       // which ranks may ask for
+	worlds    []*pmi.Engine // see engine
+	fences    uint64        // that were emitted, of all worlds
+	holds     int           // sockets that ended before their rank
+	port      port
+	dialers   []bool  // by program: its ranks connect to the port
+	alone     []bool  // by program: it is the one of its rank that speaks PMI
+	cgo       []bool  // by program: it is one of Go that was built with cgo
+	denied    [2]bool // a rank's program was not let in there, or somebody else, and that was told
+	libraries libraries
+}
+
 // engine serves the world that a rank is in.
-func (h *Host) engine(local int) *pmi.Engine { return h.worlds[h.ranks[local].world] }
+func (s *server) engine(local int) *pmi.Engine { return s.worlds[s.ranks[local].world] }
 
 // spaceName is the key-value space of a job's first world; "" of none.
 func spaceName(job string) string {
@@ -36,32 +51,32 @@ func spaceName(job string) string {
 }
 
 // openWorld makes one more world. Ranks that have ended are not part of it.
-func (h *Host) openWorld() {
-	n := len(h.worlds)
-	name := spaceName(h.spec.Job)
+func (s *server) openWorld() {
+	n := len(s.worlds)
+	name := spaceName(s.spec.Job)
 	if n > 0 {
 		name += "." + strconv.Itoa(n+1)
 	}
-	ranks, apps := make([]int, len(h.spec.Ranks)), make([]int, len(h.spec.Ranks))
-	for i, r := range h.spec.Ranks {
+	ranks, apps := make([]int, len(s.spec.Ranks)), make([]int, len(s.spec.Ranks))
+	for i, r := range s.spec.Ranks {
 		ranks[i], apps[i] = r.Rank, r.App
 	}
 	e := pmi.NewEngine(pmi.EngineConfig{
 		KVSName:  name,
 		World:    n,
-		Size:     h.spec.NP,
+		Size:     s.spec.NP,
 		Ranks:    ranks,
 		AppNum:   apps,
-		Universe: h.spec.Universe,
-		Mapping:  h.spec.Mapping,
-		Preset:   h.spec.Preset,
-		Spawner:  spaceName(h.spec.Spawner),
-		Secure:   h.spec.Secure,
+		Universe: s.spec.Universe,
+		Mapping:  s.spec.Mapping,
+		Preset:   s.spec.Preset,
+		Spawner:  spaceName(s.spec.Spawner),
+		Secure:   s.spec.Secure,
 	})
-	h.worlds = append(h.worlds, e)
-	for i, r := range h.up() {
+	s.worlds = append(s.worlds, e)
+	for i, r := range s.up() {
 		if r.gone {
-			h.apply(e, e.Disconnect(h.rankOf(i)))
+			s.apply(e, e.Disconnect(s.rankOf(i)))
 		}
 	}
 }
@@ -71,70 +86,70 @@ const afterUnfinished = "it began an MPI program after one that ended without MP
 
 // nextWorld takes a rank, which has connected anew, to its next world; false when
 // it is not through with the one it is in.
-func (h *Host) nextWorld(local int) bool {
-	r, rank := &h.ranks[local], h.rankOf(local)
-	for h.receive(local) {
+func (s *server) nextWorld(local int) bool {
+	r, rank := &s.ranks[local], s.rankOf(local)
+	for s.receive(local) {
 	}
-	h.part(local)
-	e := h.engine(local)
+	s.part(local)
+	e := s.engine(local)
 	switch {
 	case r.gone:
 		return false
 	case e.Finalized(rank):
 	case r.socket < 0:
-		h.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
+		s.emit(Event{Kind: Violated, Rank: rank, Text: afterUnfinished, Stuck: true})
 		return false
 	default:
-		h.refused(rank, "began an MPI program while another is between MPI_Init and MPI_Finalize, and it was not let in: a rank runs one at a time (in a script without &; in Python's multiprocessing children by fork, which do not import mpi4py again), or starts it as a job of its own with gorun")
+		s.refused(rank, "began an MPI program while another is between MPI_Init and MPI_Finalize, and it was not let in: a rank runs one at a time (in a script without &; in Python's multiprocessing children by fork, which do not import mpi4py again), or starts it as a job of its own with gorun")
 		return false
 	}
-	h.unwatch(&r.socket)
-	h.unhold(r)
+	s.unwatch(&r.socket)
+	s.unhold(r)
 	r.send, r.stuck = nil, false
-	h.apply(e, e.Disconnect(rank))
-	if r.world++; r.world == len(h.worlds) {
-		h.openWorld()
+	s.apply(e, e.Disconnect(rank))
+	if r.world++; r.world == len(s.worlds) {
+		s.openWorld()
 	}
-	h.forgetWorlds()
+	s.forgetWorlds()
 	return true
 }
 
 // forgetWorlds frees those that all ranks are through with, or will never be in.
-func (h *Host) forgetWorlds() {
-	least := len(h.worlds) - 1
-	for i := range h.ranks { // also those that have yet to be entered
-		if r := &h.ranks[i]; !r.gone {
+func (s *server) forgetWorlds() {
+	least := len(s.worlds) - 1
+	for i := range s.ranks { // also those that have yet to be entered
+		if r := &s.ranks[i]; !r.gone {
 			least = min(least, r.world)
 		}
 	}
-	for i := least - 1; i >= 0 && h.worlds[i] != nil; i-- {
-		h.worlds[i] = nil
+	for i := least - 1; i >= 0 && s.worlds[i] != nil; i-- {
+		s.worlds[i] = nil
 	}
 }
 
 // leaveWorlds notes that the process of a rank has ended, in its world and the
 // later ones.
-func (h *Host) leaveWorlds(local int) {
-	for _, e := range h.worlds[h.ranks[local].world:] {
-		h.apply(e, e.Disconnect(h.rankOf(local)))
+func (s *server) leaveWorlds(local int) {
+	for _, e := range s.worlds[s.ranks[local].world:] {
+		s.apply(e, e.Disconnect(s.rankOf(local)))
 	}
 }
 
 // closeWorlds tells the other hosts that no rank here will be in one more world,
 // in which theirs may wait, whether or not ranks connect to a port here too.
-func (h *Host) closeWorlds() {
-	if h.cfg.Store != nil {
-		h.openWorld()
+func (s *server) closeWorlds() {
+	if s.cfg.Store != nil {
+		s.openWorld()
 	}
 }
 
 // met tells whether a rank has ever said init, and whether it then said finalize.
-func (h *Host) met(local int) (joined, finalized bool) {
-	r, rank := &h.ranks[local], h.rankOf(local)
+func (s *server) met(local int) (joined, finalized bool) {
+	r, rank := &s.ranks[local], s.rankOf(local)
 	if r.gone {
 		return r.joined, r.finalized
 	}
-	e := h.engine(local)
+	e := s.engine(local)
 	if r.world > 0 && !e.Joined(rank) {
 		return true, true // in the world before
 	}
@@ -142,19 +157,19 @@ func (h *Host) met(local int) (joined, finalized bool) {
 }
 
 // part has a rank finalize whose program was through MPI_Finalize, though it has not said so: see [pmi.Engine.Part].
-func (h *Host) part(local int) {
-	file := filepath.Base(h.libraries.of[h.spec.Ranks[local].App])
+func (s *server) part(local int) {
+	file := filepath.Base(s.libraries.of[s.spec.Ranks[local].App])
 	if strings.HasPrefix(file, "libmpich.so") || strings.HasPrefix(file, "libmpi_abi_mpich.so") || strings.HasPrefix(file, "libmpi.so.12.") {
-		e := h.engine(local)
-		h.apply(e, e.Part(h.rankOf(local)))
+		e := s.engine(local)
+		s.apply(e, e.Part(s.rankOf(local)))
 	}
 }
 
 // waiting are the ranks in a fence that is not complete.
-func (h *Host) waiting() []int {
+func (s *server) waiting() []int {
 	var ranks []int
-	for i, r := range h.up() {
-		if rank := h.rankOf(i); !r.gone && h.engine(i).InFence(rank) {
+	for i, r := range s.up() {
+		if rank := s.rankOf(i); !r.gone && s.engine(i).InFence(rank) {
 			ranks = append(ranks, rank)
 		}
 	}
@@ -163,43 +178,43 @@ func (h *Host) waiting() []int {
 
 // chooseDialers decides which programs' ranks connect to a port, and opens it if
 // there are some. files are the programs.
-func (h *Host) chooseDialers(files []string) error {
-	h.dialers, h.alone, h.cgo = make([]bool, len(files)), make([]bool, len(files)), make([]bool, len(files))
+func (s *server) chooseDialers(files []string) error {
+	s.dialers, s.alone, s.cgo = make([]bool, len(files)), make([]bool, len(files)), make([]bool, len(files))
 	some := false
 	for i, file := range files {
-		h.alone[i], h.cgo[i] = runsAlone(h.spec.Apps[i].Dir, file)
-		h.alone[i] = h.alone[i] || file == ""
+		s.alone[i], s.cgo[i] = runsAlone(s.spec.Apps[i].Dir, file)
+		s.alone[i] = s.alone[i] || file == ""
 		if file != "" {
-			h.dialers[i] = h.dial(i, file)
-			some = some || h.dialers[i]
+			s.dialers[i] = s.dial(i, file)
+			some = some || s.dialers[i]
 		}
 	}
 	if !some {
 		return nil
 	}
-	err := h.openPort()
+	err := s.openPort()
 	if err == nil {
 		return nil
 	}
-	h.closePort()
-	if h.spec.PMIPort {
+	s.closePort()
+	if s.spec.PMIPort {
 		return fmt.Errorf("a port for PMI: %w", err)
 	}
 	// As where the loopback device is down: one program a rank works still.
-	h.log("no port for PMI: %v", err)
-	clear(h.dialers)
+	s.log("no port for PMI: %v", err)
+	clear(s.dialers)
 	return nil
 }
 
 // dial decides it for one program.
-func (h *Host) dial(app int, file string) bool {
+func (s *server) dial(app int, file string) bool {
 	switch {
-	case h.spec.PMIFD:
+	case s.spec.PMIFD:
 		return false
-	case h.spec.PMIPort:
+	case s.spec.PMIPort:
 		return true
 	}
-	return !runsElsewhere(file) && !h.alone[app]
+	return !runsElsewhere(file) && !s.alone[app]
 }
 
 // runsElsewhere tells whether a program runs another in a network of its own, which
@@ -238,14 +253,14 @@ func runsAlone(dir, file string) (alone, cgo bool) {
 }
 
 // dials tells whether a rank connects to the port.
-func (h *Host) dials(local int) bool { return h.dialers[h.spec.Ranks[local].App] }
+func (s *server) dials(local int) bool { return s.dialers[s.spec.Ranks[local].App] }
 
 // ports are where ranks connect, by program; "" for those that inherit a socket.
-func (h *Host) ports() []string {
-	ports := make([]string, len(h.dialers))
-	for i, dials := range h.dialers {
+func (s *server) ports() []string {
+	ports := make([]string, len(s.dialers))
+	for i, dials := range s.dialers {
 		if dials {
-			ports[i] = h.port.name()
+			ports[i] = s.port.name()
 		}
 	}
 	return ports

@@ -20,12 +20,13 @@ func TestForgetWorlds(t *testing.T) {
 		"all ended":       {[]rank{{up: true, gone: true, world: 2}}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &Host{ranks: c.ranks}
+			h := assemble(Spec{}, Config{})
+			h.ranks = c.ranks
 			for range 4 {
-				h.worlds = append(h.worlds, pmi.NewEngine(pmi.EngineConfig{Size: 1, Ranks: []int{0}}))
+				h.server.worlds = append(h.server.worlds, pmi.NewEngine(pmi.EngineConfig{Size: 1, Ranks: []int{0}}))
 			}
-			h.forgetWorlds()
-			for i, e := range h.worlds {
+			h.server.forgetWorlds()
+			for i, e := range h.server.worlds {
 				if (e != nil) != (i >= c.kept) {
 					t.Errorf("world %d is kept: %v, want those from %d on", i, e != nil, c.kept)
 				}
