@@ -21,7 +21,7 @@ func (b *builder) block() loc {
 // Direct all-gather: every rank sends its block to all.
 //
 // Steps: 1 (2 by descriptor). Bytes: n-1 blocks a rank.
-func (b *builder) allGatherDirect() {
+func allGatherDirect(b *builder) {
 	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
 	if block == 0 {
 		return
@@ -48,7 +48,7 @@ func (b *builder) allGatherDirect() {
 // At the end they are rotated into place.
 //
 // Steps: ceil(log2 n). Bytes: n-1 blocks a rank.
-func (b *builder) allGatherBruck() {
+func allGatherBruck(b *builder) {
 	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
 	if block == 0 {
 		return
@@ -71,7 +71,7 @@ func (b *builder) allGatherBruck() {
 // the rank above. Only neighbours talk, and a block is passed on while it is hot.
 //
 // Steps: n-1. Bytes: n-1 blocks a rank.
-func (b *builder) allGatherRing() {
+func allGatherRing(b *builder) {
 	n, block := b.call.Size, b.call.Bytes
 	if block == 0 {
 		return
@@ -80,5 +80,5 @@ func (b *builder) allGatherRing() {
 		b.expose((b.call.Rank+n-1)%n, 0, b.dest(), n*block)
 	}
 	b.own()
-	b.gatherRing(0, block, func(rank int) portion { return portion{rank * block, block} })
+	gatherRing(b, 0, block, func(rank int) portion { return portion{rank * block, block} })
 }

@@ -7,7 +7,7 @@ package coll
 // before and get the result from it after.
 //
 // Steps: log2 p, and 2 where n is no power of two. Bytes: the vector each step.
-func (b *builder) allReduceDoubling() {
+func allReduceDoubling(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	have, out := b.source(), b.dest()
 	if bytes == 0 {
@@ -66,7 +66,7 @@ func (b *builder) allReduceDoubling() {
 // in the order of the ranks.
 //
 // Steps: 1 (2 by descriptor). Bytes: n-1 vectors a rank; n-1 reductions.
-func (b *builder) allReduceDirect() {
+func allReduceDirect(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	if bytes == 0 {
 		return
@@ -85,14 +85,14 @@ func (b *builder) allReduceDirect() {
 //
 // Steps: 2 ceil(log2 n), and one a further chunk. Bytes: the vector once a rank, of
 // which rank 0 sends ceil(log2 n) times the vector.
-func (b *builder) allReduceBinomial() {
+func allReduceBinomial(b *builder) {
 	if b.call.Bytes == 0 {
 		return
 	}
-	have := b.reduceTree(0, b.dest(), b.call.Bytes)
+	have := reduceTree(b, 0, b.dest(), b.call.Bytes)
 	if b.call.Rank == 0 {
 		b.copy(b.dest(), have, b.call.Bytes, false) // of a world of one
 	}
 	b.flushAll() // the output is about to be overwritten
-	b.bcastBinomial()
+	bcastBinomial(b)
 }

@@ -17,7 +17,7 @@ func (b *builder) blocks() loc {
 // is a copy.
 //
 // Steps: 1 (2 by descriptor). Bytes: n-1 blocks a rank, each sent once.
-func (b *builder) allToAllDirect() {
+func allToAllDirect(b *builder) {
 	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
 	if block == 0 || n == 1 && b.call.InPlace {
 		return
@@ -56,7 +56,7 @@ func (b *builder) allToAllDirect() {
 //
 // Steps: ceil(log2 n). Bytes: about n/2 blocks a round and rank, that is
 // log2(n)/2 times those of the direct one.
-func (b *builder) allToAllBruck() {
+func allToAllBruck(b *builder) {
 	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
 	if block == 0 {
 		return

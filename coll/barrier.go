@@ -5,7 +5,7 @@ package coll
 // rank knows of 2^(k+1) ranks that they have come.
 //
 // Steps: ceil(log2 n) rounds. Bytes: none, one signal a round and rank.
-func (b *builder) barrierDissemination() {
+func barrierDissemination(b *builder) {
 	n, me := b.call.Size, b.call.Rank
 	for dist := 1; dist < n; dist *= 2 {
 		b.signal((me + dist) % n)
@@ -18,7 +18,7 @@ func (b *builder) barrierDissemination() {
 // ranks that have not run since, and need not be switched to for each round.
 //
 // Steps: 1. Bytes: none, n-1 signals a rank.
-func (b *builder) barrierDirect() {
+func barrierDirect(b *builder) {
 	if b.call.Size > 1 {
 		b.meet()
 	}
@@ -30,7 +30,7 @@ func (b *builder) barrierDirect() {
 // gives its CPU away again to wait for it.
 //
 // Steps: 2. Bytes: none, a signal a rank, n-1 of rank 0.
-func (b *builder) barrierCentral() {
+func barrierCentral(b *builder) {
 	n, me := b.call.Size, b.call.Rank
 	if me != 0 {
 		b.signal(0)
@@ -50,7 +50,7 @@ func (b *builder) barrierCentral() {
 // on its way: a queue pair's writes arrive in order.
 //
 // Steps: 1. Bytes: none, n-1 signals a rank.
-func (b *builder) farewellDirect() {
+func farewellDirect(b *builder) {
 	n, me := b.call.Size, b.call.Rank
 	for i := 1; i < n; i++ {
 		b.signal((me + i) % n)

@@ -7,7 +7,7 @@ package coll
 //
 // Steps: ceil(log2 n), and one a further chunk. Bytes: the vector once a rank,
 // of which the root sends ceil(log2 n) times the vector.
-func (b *builder) bcastBinomial() {
+func bcastBinomial(b *builder) {
 	me, low := b.inTree()
 	var children []int
 	for bit := low / 2; bit > 0; bit /= 2 {
@@ -22,7 +22,7 @@ func (b *builder) bcastBinomial() {
 // in chunks as they come, so that all links are busy at once.
 //
 // Steps: n-1, and one a further chunk. Bytes: the vector once a rank.
-func (b *builder) bcastChain() {
+func bcastChain(b *builder) {
 	me, _ := b.inTree()
 	var next []int
 	if me+1 < b.call.Size {
@@ -71,7 +71,7 @@ func (b *builder) passOn(parent int, children []int) {
 // Direct broadcast: the root sends every rank the vector.
 //
 // Steps: 1 (2 by descriptor). Bytes: n-1 vectors from the root.
-func (b *builder) bcastDirect() {
+func bcastDirect(b *builder) {
 	n, me, root, bytes := b.call.Size, b.call.Rank, b.call.Root, b.call.Bytes
 	if bytes == 0 {
 		return
@@ -93,7 +93,7 @@ func (b *builder) bcastDirect() {
 //
 // Steps: 2, and one a further chunk. Bytes: the vector from the root, and almost
 // as much from each of the others.
-func (b *builder) bcastScatter() {
+func bcastScatter(b *builder) {
 	n, root, bytes := b.call.Size, b.call.Root, b.call.Bytes
 	if bytes == 0 || n == 1 {
 		return

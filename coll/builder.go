@@ -2,8 +2,8 @@ package coll
 
 import "fmt"
 
-// A builder collects the steps of a plan. It can be used again: what it needs
-// besides the steps it keeps.
+// A builder collects the steps of a plan. Its methods add steps; an algorithm is a function
+// that calls them. It can be used again: what it needs besides the steps it keeps.
 type builder struct {
 	call      Call
 	tuning    tuning

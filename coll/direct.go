@@ -177,7 +177,7 @@ const leastPortion = 32 << 10
 
 // reduceMappedPortions is an all-reduce, or a reduction, whose members reduce a
 // portion each.
-func (b *builder) reduceMappedPortions() {
+func reduceMappedPortions(b *builder) {
 	n, me, root := b.call.Size, b.call.Rank, b.call.Root
 	if b.call.Kind == AllReduce {
 		root = everyone
@@ -209,7 +209,7 @@ func (b *builder) reduceMappedPortions() {
 
 // reduceMappedBlocks is a reduce-scatter whose members reduce their block each,
 // into result. In place that is aside, until all have read what it replaces.
-func (b *builder) reduceMappedBlocks(portionOf func(rank int) portion, result loc) {
+func reduceMappedBlocks(b *builder, portionOf func(rank int) portion, result loc) {
 	own, total := portionOf(b.call.Rank), 0
 	for r := range b.call.Size {
 		if x := portionOf(r); x.n > 0 {

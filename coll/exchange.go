@@ -91,7 +91,7 @@ func (s *schedule) round(k int, f func(i int32)) {
 // fingerprint.
 //
 // Steps: 1 a round (2 by descriptor). Bytes: the parts.
-func (b *builder) exchangeRounds() {
+func exchangeRounds(b *builder) {
 	me := b.call.Rank
 	in, out := loc{operand: input}, loc{operand: output}
 	b.outgoing.arrange(b.sends, b.count, me)

@@ -14,7 +14,7 @@ package coll
 // by these three, waits for nothing.
 //
 // Steps: 1, and one a further piece. Bytes: the vectors.
-func (b *builder) foldDirect() {
+func foldDirect(b *builder) {
 	me, size := b.call.Rank, b.pieceSize()
 	in := loc{operand: input}
 	bytes := 0 // of each vector that comes
@@ -52,7 +52,7 @@ func (b *builder) foldDirect() {
 	long(func(p *Part) { b.learn(p.Peer, 0) })
 	if b.eager(bytes) && bytes > 0 {
 		b.sized(bytes)
-		b.foldMessages(bytes)
+		foldMessages(b, bytes)
 	}
 	for s := range turns + 2 {
 		long(func(p *Part) { // push
@@ -76,7 +76,7 @@ func (b *builder) foldDirect() {
 }
 
 // foldMessages combines vectors that come in messages.
-func (b *builder) foldMessages(bytes int) {
+func foldMessages(b *builder, bytes int) {
 	me := b.call.Rank
 	for i := range b.recvs {
 		if peer := b.recvs[i].Peer; peer != me {

@@ -3,7 +3,7 @@ package coll
 // Direct gather: every rank sends its block to the root.
 //
 // Steps: 1 (2 by descriptor). Bytes: a block a rank, n-1 at the root.
-func (b *builder) gatherDirect() {
+func gatherDirect(b *builder) {
 	n, me, root, block := b.call.Size, b.call.Rank, b.call.Root, b.call.Bytes
 	if block == 0 {
 		return
@@ -32,7 +32,7 @@ func (b *builder) gatherDirect() {
 // them where they belong.
 //
 // Steps: ceil(log2 n). Bytes: a block for each rank below, at most n/2 a message.
-func (b *builder) gatherBinomial() {
+func gatherBinomial(b *builder) {
 	n, block := b.call.Size, b.call.Bytes
 	if block == 0 {
 		return

@@ -22,13 +22,13 @@ package coll
 //
 // Steps: 2h on h hosts, and one a further piece. Bytes: the vector once from each host to each
 // neighbouring one; within a host each input is read once and each output written once.
-func (b *builder) allReduceHostChain() {
+func allReduceHostChain(b *builder) {
 	p, me := b.placement(), b.call.Rank
 	switch {
 	case b.call.Bytes == 0:
 		return
 	case !p.shared || !p.whole:
-		b.reduceScatterGather()
+		reduceScatterGather(b)
 		return
 	}
 	host, i := p.of[me], p.at[me]

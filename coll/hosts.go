@@ -70,7 +70,7 @@ func (b *builder) levels() (mine []int, others [][]int) {
 // dissemination, and then signal their members.
 //
 // Steps: ceil(log2 h) + 2 on h hosts. Bytes: none; a leader signals ceil(log2 h) others and each of its members.
-func (b *builder) barrierTwoLevel() {
+func barrierTwoLevel(b *builder) {
 	p := b.placement()
 	h, hosts := p.of[b.call.Rank], len(p.hosts)
 	mine := p.hosts[h]
@@ -97,7 +97,7 @@ func (b *builder) barrierTwoLevel() {
 //
 // Steps: floor(log2 h) + 1 on h hosts, and one a further chunk. Bytes: of the root the vector
 // ceil(log2 h) times to other hosts, and once to each of its members.
-func (b *builder) bcastTwoLevel() {
+func bcastTwoLevel(b *builder) {
 	p, me, root := b.placement(), b.call.Rank, b.call.Root
 	hosts := len(p.hosts)
 	leader := func(v int) int { // of the host with number v in the tree
@@ -138,7 +138,7 @@ func (b *builder) bcastTwoLevel() {
 //
 // Steps: 3. Bytes: a leader sends the vectors of its host to each other host, and the
 // result to each of its members.
-func (b *builder) allReduceTwoLevel() {
+func allReduceTwoLevel(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	if bytes == 0 {
 		return
@@ -154,12 +154,12 @@ func (b *builder) allReduceTwoLevel() {
 		b.get(leader, b.dest(), bytes)
 		return
 	}
-	vectors, slots := b.gatherHosts(mine, others, b.source(), bytes)
+	vectors, slots := gatherHosts(b, mine, others, b.source(), bytes)
 	if b.call.InPlace {
 		b.flushAll() // the output is about to be overwritten
 	}
 	if b.call.Pairs {
-		b.foldPairs(b.dest(), vectors, bytes)
+		foldPairs(b, b.dest(), vectors, bytes)
 	} else {
 		var spare loc
 		if b.call.InPlace && me > 1 {
@@ -188,7 +188,7 @@ func allVectors(s *selection, c *Call) int {
 // gatherHosts has a leader gather n bytes of each member of its host, which give them, and
 // exchange what its host has with the other leaders; its own bytes are at own. It says where
 // each rank's bytes are, and which leaders' slots are held for that.
-func (b *builder) gatherHosts(mine []int, others [][]int, own loc, n int) (where []loc, held []int) {
+func gatherHosts(b *builder, mine []int, others [][]int, own loc, n int) (where []loc, held []int) {
 	where = make([]loc, b.call.Size)
 	all := own
 	if len(mine) > 1 {
@@ -222,7 +222,7 @@ func (b *builder) gatherHosts(mine []int, others [][]int, own loc, n int) (where
 //
 // Steps: 3. Bytes: a leader sends the blocks of its host to each other host, and all blocks
 // to each of its members.
-func (b *builder) allGatherTwoLevel() {
+func allGatherTwoLevel(b *builder) {
 	n, block, out := b.call.Size, b.call.Bytes, b.dest()
 	if block == 0 {
 		return
@@ -234,7 +234,7 @@ func (b *builder) allGatherTwoLevel() {
 		b.get(leader, out, n*block)
 		return
 	}
-	blocks, slots := b.gatherHosts(mine, others, b.block(), block)
+	blocks, slots := gatherHosts(b, mine, others, b.block(), block)
 	for first, next := 0, 1; first < n; first, next = next, next+1 {
 		for next < n && blocks[next] == blocks[first].plus((next-first)*block) {
 			next++
@@ -258,7 +258,7 @@ func allBlocks(_ *selection, c *Call) int { return c.Size * c.Bytes }
 //
 // Steps: 3. Bytes: a leader sends the blocks of its host's members for all others, and as many
 // come back to its members.
-func (b *builder) allToAllTwoLevel() {
+func allToAllTwoLevel(b *builder) {
 	block := b.call.Bytes
 	if block == 0 || b.call.Size == 1 && b.call.InPlace {
 		return
@@ -274,7 +274,7 @@ func (b *builder) allToAllTwoLevel() {
 			b.pack(packed, in, away, block)
 			b.give(leader, packed, bytes)
 		}
-		b.allToAllWithin(mine, in, out)
+		allToAllWithin(b, mine, in, out)
 		if bytes > 0 {
 			var landing loc
 			if !b.eager(bytes) {
@@ -290,7 +290,7 @@ func (b *builder) allToAllTwoLevel() {
 		return
 	}
 	if bytes == 0 {
-		b.allToAllWithin(mine, in, out)
+		allToAllWithin(b, mine, in, out)
 		return
 	}
 	packed := make([]loc, len(mine)) // of each member
@@ -314,7 +314,7 @@ func (b *builder) allToAllTwoLevel() {
 		b.give(host[0], message, len(mine)*run)
 		skip += run
 	}
-	b.allToAllWithin(mine, in, out)
+	allToAllWithin(b, mine, in, out)
 	held := b.receiveHosts(others, landing, len(mine)*block)
 	for i, r := range mine {
 		var result loc
@@ -357,7 +357,7 @@ func throughLeaders(s *selection, c *Call) int {
 //
 // Steps: 3. Bytes: a leader sends the blocks of its host's members for all others, and a block
 // to each member, which has sent all of its own.
-func (b *builder) reduceScatterTwoLevel() {
+func reduceScatterTwoLevel(b *builder) {
 	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
 	in, out := b.source(), b.dest()
 	if block == 0 {
@@ -478,7 +478,7 @@ func (b *builder) receiveHosts(others [][]int, landing []loc, n int) (held []int
 }
 
 // allToAllWithin is the direct all-to-all among the members of a host.
-func (b *builder) allToAllWithin(mine []int, in, out loc) {
+func allToAllWithin(b *builder, mine []int, in, out loc) {
 	me, block, k := b.call.Rank, b.call.Bytes, len(mine)
 	at := b.placement().at[me]
 	for i := 1; i < k; i++ {
@@ -499,7 +499,7 @@ func (b *builder) allToAllWithin(mine []int, in, out loc) {
 // foldPairs combines n bytes of all ranks in the order of recursive doubling: where their
 // number is no power of two, pairs of the first ones before; then neighbours, and
 // neighbours of what came of these.
-func (b *builder) foldPairs(dst loc, vectors []loc, n int) {
+func foldPairs(b *builder, dst loc, vectors []loc, n int) {
 	p := 1
 	for 2*p <= len(vectors) {
 		p *= 2

@@ -24,7 +24,7 @@ func theFirst(n, times, of int) int { return n / of * times &^ 7 }
 // two ranks each moves a half.
 //
 // Steps: 2. Bytes: the vector once a rank, all from the root.
-func (b *builder) bcastPull() {
+func bcastPull(b *builder) {
 	n, me, root, bytes := b.call.Size, b.call.Rank, b.call.Root, b.call.Bytes
 	if bytes == 0 || n == 1 {
 		return
@@ -51,7 +51,7 @@ func (b *builder) bcastPull() {
 // would not have read by then.
 //
 // Steps: 2. Bytes: a block a rank, all from the root.
-func (b *builder) scatterPull() {
+func scatterPull(b *builder) {
 	n, me, root, block := b.call.Size, b.call.Rank, b.call.Root, b.call.Bytes
 	if block == 0 {
 		return
@@ -105,7 +105,7 @@ func (b *builder) pushFirst(from loc, first int) {
 // Pulled all-gather: every rank reads the blocks of all.
 //
 // Steps: 2. Bytes: n-1 blocks a rank.
-func (b *builder) allGatherPull() {
+func allGatherPull(b *builder) {
 	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
 	if block == 0 {
 		return
@@ -123,7 +123,7 @@ func (b *builder) allGatherPull() {
 // Pulled all-to-all: every rank reads its blocks out of the memory of all.
 //
 // Steps: 2. Bytes: n-1 blocks a rank.
-func (b *builder) allToAllPull() {
+func allToAllPull(b *builder) {
 	n, me, block := b.call.Size, b.call.Rank, b.call.Bytes
 	if block == 0 || n == 1 && b.call.InPlace {
 		return

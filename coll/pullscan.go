@@ -8,7 +8,7 @@ package coll
 // of it is the only one to read it, and has read it by then.
 //
 // Steps: 2. Bytes: each input is read once, each output written once.
-func (b *builder) scanPull() {
+func scanPull(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	if bytes == 0 {
 		return
@@ -34,14 +34,14 @@ func (b *builder) scanPull() {
 	landing, sum := b.alloc(size), b.alloc(size)
 	for k := range pieces(mine.n, size) {
 		x := part(mine.n, size, k)
-		b.scanPiece(portion{mine.off + x.off, x.n}, landing, sum)
+		scanPiece(b, portion{mine.off + x.off, x.n}, landing, sum)
 	}
 	b.flushAll()
 	b.meet()
 }
 
 // scanPiece makes the results of all ranks of a part of the vector.
-func (b *builder) scanPiece(x portion, landing, sum loc) {
+func scanPiece(b *builder, x portion, landing, sum loc) {
 	n, me := b.call.Size, b.call.Rank
 	own, out, exclusive := b.source().plus(x.off), b.dest().plus(x.off), b.call.Kind == ExScan
 	// input is that of rank, in its place or in landing.

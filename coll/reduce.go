@@ -8,7 +8,7 @@ package coll
 //
 // Steps: ceil(log2 n), and 1 where the order matters. Bytes: the vector once a rank
 // but the root.
-func (b *builder) reduceBinomial() {
+func reduceBinomial(b *builder) {
 	bytes, root, top := b.call.Bytes, b.call.Root, b.call.Root
 	if bytes == 0 {
 		return
@@ -20,7 +20,7 @@ func (b *builder) reduceBinomial() {
 	if b.call.Rank == top && root == top {
 		sum = b.dest()
 	}
-	have := b.reduceTree(top, sum, bytes)
+	have := reduceTree(b, top, sum, bytes)
 	switch {
 	case root == top:
 		if b.call.Rank == root {
@@ -38,7 +38,7 @@ func (b *builder) reduceBinomial() {
 // reduceTree combines the vectors of all ranks, of so many bytes, at the top of a
 // binomial tree, and says where what this rank has combined is: in sum, where it is
 // given, else in scratch or the source.
-func (b *builder) reduceTree(top int, sum loc, bytes int) (have loc) {
+func reduceTree(b *builder, top int, sum loc, bytes int) (have loc) {
 	n, have := b.call.Size, b.source()
 	me := (b.call.Rank - top + n) % n
 	rank := func(v int) int { return (v + top) % n }
@@ -73,7 +73,7 @@ func (b *builder) reduceTree(top int, sum loc, bytes int) (have loc) {
 //
 // Steps: 1 (2 by descriptor). Bytes: the vector once a rank but the root; n-1
 // reductions at the root.
-func (b *builder) reduceDirect() {
+func reduceDirect(b *builder) {
 	if b.call.Bytes == 0 {
 		return
 	}

@@ -26,23 +26,23 @@ func (b *builder) fold(dst, own, spare loc, in func(rank int) loc, n int) {
 // descriptor and in pieces, see pipeline.
 //
 // Steps: 1. Bytes: n-1 blocks a rank; n-1 reductions of a block.
-func (b *builder) reduceScatterDirect() {
+func reduceScatterDirect(b *builder) {
 	block := b.call.Bytes
-	b.reduceScatter(block, func(rank int) portion { return portion{rank * block, block} })
+	reduceScatter(b, block, func(rank int) portion { return portion{rank * block, block} })
 }
 
 // Binomial reduce-scatter: a reduction of all blocks to rank 0, then a scatter, on the
 // same tree.
 //
 // Steps: 2 ceil(log2 n). Bytes: all blocks once a rank, and a block for each rank below.
-func (b *builder) reduceScatterBinomial() {
+func reduceScatterBinomial(b *builder) {
 	n, block := b.call.Size, b.call.Bytes
 	if block == 0 {
 		return
 	}
-	have := b.reduceTree(0, loc{}, n*block)
+	have := reduceTree(b, 0, loc{}, n*block)
 	b.flushAll() // in place the output is what was sent
-	b.scatterTree(have)
+	scatterTree(b, have)
 	if b.call.Rank == 0 {
 		b.copy(b.dest(), have, block, false)
 	}
@@ -50,15 +50,15 @@ func (b *builder) reduceScatterBinomial() {
 
 // The same with blocks of different lengths, or none. If one is long all go in
 // pieces.
-func (b *builder) reduceScatterParts() {
+func reduceScatterParts(b *builder) {
 	longest := 0
 	for _, p := range b.recvs {
 		longest = max(longest, p.N)
 	}
-	b.reduceScatter(longest, func(rank int) portion { return portion{b.recvs[rank].Off, b.recvs[rank].N} })
+	reduceScatter(b, longest, func(rank int) portion { return portion{b.recvs[rank].Off, b.recvs[rank].N} })
 }
 
-func (b *builder) reduceScatter(longest int, portionOf func(rank int) portion) {
+func reduceScatter(b *builder, longest int, portionOf func(rank int) portion) {
 	n, me := b.call.Size, b.call.Rank
 	own := portionOf(me)
 	mine, out := b.source().plus(own.off), b.dest()
@@ -73,7 +73,7 @@ func (b *builder) reduceScatter(longest int, portionOf func(rank int) portion) {
 	}
 	if !b.eager(longest) {
 		if b.tuning.mapped {
-			b.reduceMappedBlocks(portionOf, result)
+			reduceMappedBlocks(b, portionOf, result)
 			return
 		}
 		p := pipeline{b: b, own: own, result: result, portionOf: portionOf}
@@ -116,7 +116,7 @@ func (b *builder) reduceScatter(longest int, portionOf func(rank int) portion) {
 //
 // Steps: 2, in pieces. Bytes: for an all-reduce 2(n-1)/n of the vector a rank,
 // which is the least there can be.
-func (b *builder) reduceScatterGather() {
+func reduceScatterGather(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	if bytes == 0 {
 		return
@@ -126,7 +126,7 @@ func (b *builder) reduceScatterGather() {
 		return
 	}
 	if b.tuning.mapped {
-		b.reduceMappedPortions()
+		reduceMappedPortions(b)
 		return
 	}
 	p := pipeline{b: b, own: portionOf(&b.call, me)}

@@ -5,7 +5,7 @@ package coll
 // can be.
 //
 // Steps: 2(n-1), and one a further piece. Bytes: 2(n-1)/n of the vector a rank.
-func (b *builder) allReduceRing() {
+func allReduceRing(b *builder) {
 	n, bytes, out := b.call.Size, b.call.Bytes, b.dest()
 	switch {
 	case bytes == 0:
@@ -14,7 +14,7 @@ func (b *builder) allReduceRing() {
 		b.copy(out, b.source(), bytes, false)
 		return
 	case b.call.Ordered: // each portion is combined from another rank on
-		b.reduceScatterGather()
+		reduceScatterGather(b)
 		return
 	}
 	portions := func(rank int) portion { return portionOf(&b.call, rank) }
@@ -23,22 +23,22 @@ func (b *builder) allReduceRing() {
 	if b.call.InPlace && !b.eager(longest) {
 		landing = b.alloc(bytes)
 	}
-	b.reduceRing(longest, bytes, landing, portions, func(rank int) loc { return out.plus(portions(rank).off) })
+	reduceRing(b, longest, bytes, landing, portions, func(rank int) loc { return out.plus(portions(rank).off) })
 	if !b.eager(longest) {
 		b.flushAll() // what was passed on is about to be overwritten
 		b.expose((b.call.Rank+n-1)%n, 1, out, bytes)
 	}
-	b.gatherRing(1, longest, portions)
+	gatherRing(b, 1, longest, portions)
 }
 
 // Ring reduce-scatter: a block begins at the rank above its owner and goes around the
 // ring; each rank adds its own and passes it on.
 //
 // Steps: n-1, and one a further piece. Bytes: n-1 blocks a rank.
-func (b *builder) reduceScatterRing() {
+func reduceScatterRing(b *builder) {
 	n, me, block, out := b.call.Size, b.call.Rank, b.call.Bytes, b.dest()
 	if n == 1 || b.call.Ordered {
-		b.reduceScatterDirect()
+		reduceScatterDirect(b)
 		return
 	}
 	if block == 0 {
@@ -49,7 +49,7 @@ func (b *builder) reduceScatterRing() {
 	if b.call.InPlace && !b.eager(block) {
 		result = landing.plus(me * block) // the output is a block that is sent
 	}
-	b.reduceRing(block, n*block, landing, func(rank int) portion { return portion{rank * block, block} }, func(rank int) loc {
+	reduceRing(b, block, n*block, landing, func(rank int) portion { return portion{rank * block, block} }, func(rank int) loc {
 		if rank == me {
 			return result
 		}
@@ -63,7 +63,7 @@ func (b *builder) reduceScatterRing() {
 
 // reduceRing has each rank combine its portion of the vector. Portions come in at landing,
 // laid out as the vector is, and are combined at sum, this rank's own portion last.
-func (b *builder) reduceRing(longest, bytes int, landing loc, portionOf func(rank int) portion, sum func(rank int) loc) {
+func reduceRing(b *builder, longest, bytes int, landing loc, portionOf func(rank int) portion, sum func(rank int) loc) {
 	n, me := b.call.Size, b.call.Rank
 	right, left := (me+1)%n, (me+n-1)%n
 	size := max(longest, 1)
@@ -92,7 +92,7 @@ func (b *builder) reduceRing(longest, bytes int, landing loc, portionOf func(ran
 
 // gatherRing passes the portions of the output around, beginning with this rank's own.
 // Long ones go to what the rank above exposes at index.
-func (b *builder) gatherRing(index, longest int, portionOf func(rank int) portion) {
+func gatherRing(b *builder, index, longest int, portionOf func(rank int) portion) {
 	n, me, out := b.call.Size, b.call.Rank, b.dest()
 	right, left := (me+1)%n, (me+n-1)%n
 	eager := b.eager(longest)

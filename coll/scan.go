@@ -4,7 +4,7 @@ package coll
 // came from below with its own (Scan), or without (ExScan).
 //
 // Steps: 1 (2 by descriptor). Bytes: up to n-1 vectors a rank.
-func (b *builder) scanDirect() {
+func scanDirect(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	if bytes == 0 {
 		return
@@ -62,7 +62,7 @@ func (b *builder) scanDirect() {
 // of use.
 //
 // Steps: ceil(log2 n). Bytes: the vector each step.
-func (b *builder) scanDoubling() {
+func scanDoubling(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	if bytes == 0 {
 		return
@@ -137,7 +137,7 @@ func groupIsOfUse(rank, bit, n int) bool {
 // the one below, in pieces, and passes it on with its own.
 //
 // Steps: n-1, and one a further piece. Bytes: the vector once a rank.
-func (b *builder) scanChain() {
+func scanChain(b *builder) {
 	n, me, bytes := b.call.Size, b.call.Rank, b.call.Bytes
 	if bytes == 0 {
 		return

@@ -3,7 +3,7 @@ package coll
 // Direct scatter: the root sends every rank its block.
 //
 // Steps: 1 (2 by descriptor). Bytes: a block a rank, n-1 from the root.
-func (b *builder) scatterDirect() {
+func scatterDirect(b *builder) {
 	n, me, root, block := b.call.Size, b.call.Rank, b.call.Root, b.call.Bytes
 	if block == 0 {
 		return
@@ -28,19 +28,19 @@ func (b *builder) scatterDirect() {
 // on, the largest first.
 //
 // Steps: ceil(log2 n). Bytes: a block for each rank below, at most n/2 a message.
-func (b *builder) scatterBinomial() {
+func scatterBinomial(b *builder) {
 	block, in := b.call.Bytes, loc{operand: input}
 	if block == 0 {
 		return
 	}
-	b.scatterTree(in)
+	scatterTree(b, in)
 	if b.call.Rank == b.call.Root && !b.call.InPlace {
 		b.copy(b.dest(), in.plus(b.call.Root*block), block, false)
 	}
 }
 
 // scatterTree has every rank but the root get its block of those at in, the root's.
-func (b *builder) scatterTree(in loc) {
+func scatterTree(b *builder, in loc) {
 	n, block := b.call.Size, b.call.Bytes
 	me, low := b.inTree()
 	if me == 0 {

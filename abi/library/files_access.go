@@ -259,16 +259,16 @@ func (a *access) lock() (unlock func(), err error) {
 }
 
 // settle carries an access out.
-func (f *frame) settle(a *access, status ptr) error {
+func (a *access) settle(f *frame, status ptr) error {
 	if f.err != nil {
 		return f.err
 	}
 	a.start(func() {})
-	return f.over(a, status)
+	return a.over(status)
 }
 
 // over waits for an access, and stores what became of it.
-func (f *frame) over(a *access, status ptr) error {
+func (a *access) over(status ptr) error {
 	await(a.done)
 	st := a.status()
 	statusAt(status).set(&st)
@@ -276,7 +276,7 @@ func (f *frame) over(a *access, status ptr) error {
 }
 
 // launch starts an access with a request.
-func (f *frame) launch(a *access, to ptr) error {
+func (a *access) launch(f *frame, to ptr) error {
 	if f.err != nil || to == nil {
 		return f.orNull()
 	}
@@ -294,7 +294,7 @@ func (f *frame) launch(a *access, to ptr) error {
 }
 
 // divide is the first half of a split collective.
-func (f *frame) divide(a *access) error {
+func (a *access) divide(f *frame) error {
 	o := a.file
 	if o.split != nil {
 		f.bad(wrong(c_ERR_OTHER, "%s_begin has no end yet", o.splitBy))
@@ -314,5 +314,5 @@ func (f *frame) unite(o *file, status ptr) error {
 		return wrong(c_ERR_OTHER, "%s_begin was not called", by)
 	}
 	o.split, o.splitBy = nil, ""
-	return f.over(a, status)
+	return a.over(status)
 }
