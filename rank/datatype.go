@@ -337,19 +337,19 @@ func Cyclic(n int) Distribution { return Distribution{Kind: datatype.Cyclic, N: 
 // MPI_ORDER_C). The array has the given sizes, and is distributed over a row-major grid
 // of size ranks with dims ranks in each dimension. Its extent is that of the whole array.
 func Darray(size, rank int, sizes []int, how []Distribution, dims []int, t *Datatype) (*Datatype, error) {
-	return darray(size, rank, sizes, how, dims, false, t)
+	return dealt(datatype.Deal{Size: size, Rank: rank, Sizes: sizes, How: how, Grid: dims}, t)
 }
 
 // DarrayColumns is Darray of a column-major array (MPI_ORDER_FORTRAN). The grid is row-major here too.
 func DarrayColumns(size, rank int, sizes []int, how []Distribution, dims []int, t *Datatype) (*Datatype, error) {
-	return darray(size, rank, sizes, how, dims, true, t)
+	return dealt(datatype.Deal{Size: size, Rank: rank, Sizes: sizes, How: how, Grid: dims, Columns: true}, t)
 }
 
-func darray(size, rank int, sizes []int, how []Distribution, dims []int, columns bool, t *Datatype) (*Datatype, error) {
+func dealt(a datatype.Deal, t *Datatype) (*Datatype, error) {
 	if t == nil {
 		return nil, errNoType
 	}
-	return made(datatype.Darray(size, rank, sizes, how, dims, columns, t.core))
+	return made(a.Of(t.core))
 }
 
 // Size is the number of bytes of data in an item (MPI_Type_size).

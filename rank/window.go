@@ -74,13 +74,13 @@ type WinInfo struct {
 // differ between ranks, and may be 0. The program owns mem, and may use it between epochs.
 // Memory of [Alloc] is fastest. All ranks of c call it, each with at most one info.
 func WinCreate[T Element](ctx context.Context, c *Comm, mem []T, info ...WinInfo) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_create", rma.Create, bytesOf(mem), 0, info)
+	return newWin[T](ctx, c, "win_create", winPart{rma.Create, bytesOf(mem), 0}, info)
 }
 
 // WinAllocate makes a window and allocates n zeroed elements for it (MPI_Win_allocate);
 // [Win.Base] returns them. n may differ between ranks. All ranks of c call it.
 func WinAllocate[T Element](ctx context.Context, c *Comm, n int, info ...WinInfo) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_allocate", rma.Allocate, nil, n, info)
+	return newWin[T](ctx, c, "win_allocate", winPart{rma.Allocate, nil, n}, info)
 }
 
 // WinAllocateShared is WinAllocate for ranks that share memory, which they may also
@@ -88,30 +88,37 @@ func WinAllocate[T Element](ctx context.Context, c *Comm, n int, info ...WinInfo
 // all ranks is contiguous, in the order of ranks. If some ranks do not share memory,
 // the call fails on all; [Comm.SplitType] makes communicators of ranks that do.
 func WinAllocateShared[T Element](ctx context.Context, c *Comm, n int, info ...WinInfo) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_allocate_shared", rma.Shared, nil, n, info)
+	return newWin[T](ctx, c, "win_allocate_shared", winPart{rma.Shared, nil, n}, info)
 }
 
 // WinCreateDynamic makes a window without memory, to which each rank
 // attaches memory later (MPI_Win_create_dynamic). Displacements are
 // addresses at the target in bytes: the results of [Address] there.
 func WinCreateDynamic[T Element](ctx context.Context, c *Comm) (*Win[T], error) {
-	return newWin[T](ctx, c, "win_create_dynamic", rma.Dynamic, nil, 0, nil)
+	return newWin[T](ctx, c, "win_create_dynamic", winPart{kind: rma.Dynamic}, nil)
 }
 
 // Address is the address of s[0], for displacements in dynamic windows (MPI_Get_address).
 func Address[T Element](s []T) int { return int(address(bytesOf(s))) }
 
-func newWin[T Element](ctx context.Context, c *Comm, op string, kind rma.Kind, mem []byte, n int, info []WinInfo) (*Win[T], error) {
+// winPart is the memory of one rank in a window that is made: mem of the program, or n elements.
+type winPart struct {
+	kind rma.Kind
+	mem  []byte
+	n    int
+}
+
+func newWin[T Element](ctx context.Context, c *Comm, op string, own winPart, info []WinInfo) (*Win[T], error) {
 	if c != nil && c.world != nil {
 		if err := checkElement[T](c, op); err != nil {
 			return nil, err
 		}
 	}
-	w := &Win[T]{window: window{kind: kind, elem: sizeOf[T](), unit: sizeOf[T]()}}
-	if kind == rma.Dynamic {
+	w := &Win[T]{window: window{kind: own.kind, elem: sizeOf[T](), unit: sizeOf[T]()}}
+	if own.kind == rma.Dynamic {
 		w.unit = 1
 	}
-	if err := w.open(ctx, c, op, mem, n, info); err != nil {
+	if err := w.open(ctx, c, op, own.mem, own.n, info); err != nil {
 		return nil, err
 	}
 	return w, nil

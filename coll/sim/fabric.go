@@ -222,7 +222,7 @@ func (f *fabric) make(number int32, m *member, o *op, c *channel) bool {
 		if c.sent-c.credited >= f.slots {
 			return false
 		}
-		f.message(number, m, c, peer, message, o.n, f.payload(m, o))
+		f.message(number, c, peer, message, o.n, f.payload(m, o))
 	case put:
 		if o.signal && c.sent-c.credited >= f.slots {
 			return false
@@ -231,7 +231,7 @@ func (f *fabric) make(number int32, m *member, o *op, c *channel) bool {
 		if o.signal {
 			what = message
 		}
-		done := f.message(number, m, c, peer, what, o.n, f.written(m, o, c))
+		done := f.message(number, c, peer, what, o.n, f.written(m, o, c))
 		c.until = max(c.until, done)
 	case get:
 		f.get(number, m, c, peer, o)
@@ -245,7 +245,7 @@ func (f *fabric) make(number int32, m *member, o *op, c *channel) bool {
 	case release:
 		if owed := c.awaited - c.told; owed >= f.slots/2 {
 			c.taken = c.awaited
-			f.message(number, m, c, peer, credit, 0, nil)
+			f.message(number, c, peer, credit, 0, nil)
 			m.count.Credits++
 		}
 		c.taken = c.awaited
@@ -267,7 +267,8 @@ func (f *fabric) link(member, peer int32) *Link {
 
 // message sends n bytes, and a header if the peer is to notice. It returns when the memory of
 // the bytes is free again: copied, or acknowledged by a receiver whose port was free.
-func (f *fabric) message(number int32, m *member, c *channel, peer int32, w what, n int, load *load) Time {
+func (f *fabric) message(number int32, c *channel, peer int32, w what, n int, load *load) Time {
+	m := &f.members[number]
 	if w != write {
 		n += coll.HeaderBytes
 		c.told = c.taken

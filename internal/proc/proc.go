@@ -34,10 +34,10 @@ type Stat struct {
 // Of is the stat of a process. ok is false where there is none, or no /proc.
 func Of(pid int) (s Stat, ok bool) { return Read("/proc/" + strconv.Itoa(pid) + "/stat") }
 
-// Children are the processes whose parent is the first thread of a process, which is all of a process that has one thread.
-// There are none where the kernel was built without that list.
-func Children(pid int) (list []int) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+// Children are the processes whose parent is a thread: of a process, by its number, the first one. There are none where the
+// kernel was built without that list.
+func Children(thread int) (list []int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", thread))
 	for word := range strings.FieldsSeq(string(text)) {
 		if child, err := strconv.Atoi(word); err == nil {
 			list = append(list, child)

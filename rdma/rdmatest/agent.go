@@ -315,7 +315,7 @@ func (a *agent) rereg(m Region, c *call, ans *answer) error {
 			return err
 		}
 	}
-	return ans.made(a.node.Rereg(m, c.Rereg, pd, to, c.Off, c.N, c.Access))
+	return ans.made(a.node.Rereg(m, c.Rereg, pd, piece{to, c.Off, c.N}, c.Access))
 }
 
 // made takes a new object in, and tells the caller what it has to know of it.

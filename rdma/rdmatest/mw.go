@@ -363,7 +363,7 @@ func mwBusy(r *rig, _, b *side) {
 	r.close(other)
 	r.wantErr("close a region with one window", m.Close(), rdma.ErrBusy)
 	if l.b.ctx.Supports(rdma.FeatureReregMR) == nil {
-		result(b.node.Rereg(m, rdma.ReregAccess, nil, Region{}, 0, 0, everything)).refused(r, "rereg of a region with a window", rdma.ErrBusy)
+		result(b.node.Rereg(m, rdma.ReregAccess, nil, piece{}, everything)).refused(r, "rereg of a region with a window", rdma.ErrBusy)
 	}
 	// It was not changed.
 	src := r.sides[0].memory(64)

@@ -34,9 +34,9 @@ type Node interface {
 	Again(pd rdma.PD, r Region, off, n int, access rdma.Access) (Region, error)
 	// AgainAt is Again with addresses from iova on.
 	AgainAt(pd rdma.PD, r Region, off, n int, iova uint64, access rdma.Access) (Region, error)
-	// Rereg changes r's region, with rdma.ReregTranslation to n bytes of to's
-	// memory from off, and gives what it is then.
-	Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off, n int, access rdma.Access) (Region, error)
+	// Rereg changes r's region, with rdma.ReregTranslation to what to says, and gives
+	// what it is then.
+	Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to piece, access rdma.Access) (Region, error)
 	// Pages does to n bytes of Paged memory from off, whole pages, what op says.
 	Pages(r Region, off, n int, op pageOp) (resident int, err error)
 }
@@ -63,6 +63,12 @@ type Region struct {
 	Base uint64
 	Size int
 	memory
+}
+
+// A piece is n bytes of a region's memory from off on.
+type piece struct {
+	Region
+	off, n int
 }
 
 // memory is looked at and changed by the program, not by the device.
@@ -167,17 +173,17 @@ func (n *local) AgainAt(pd rdma.PD, r Region, off, size int, iova uint64, access
 	return Region{mr, mr.Addr(), size, buf}, nil
 }
 
-func (n *local) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off, size int, access rdma.Access) (Region, error) {
+func (n *local) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to piece, access rdma.Access) (Region, error) {
 	var buf bytes
 	if flags&rdma.ReregTranslation != 0 {
-		buf = to.memory.(bytes)[off : off+size : off+size]
+		buf = to.memory.(bytes)[to.off : to.off+to.n : to.off+to.n]
 	}
 	if err := r.MR.Rereg(flags, pd, buf, access); err != nil {
 		return Region{}, err
 	}
 	r.Base = r.MR.Addr()
 	if buf != nil {
-		r.memory, r.Size = buf, size
+		r.memory, r.Size = buf, to.n
 	}
 	return r, nil
 }

@@ -152,10 +152,10 @@ func (p *Proc) AgainAt(pd rdma.PD, r Region, off, n int, iova uint64, access rdm
 }
 
 // Rereg changes a region of the agent's.
-func (p *Proc) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off, n int, access rdma.Access) (Region, error) {
+func (p *Proc) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to piece, access rdma.Access) (Region, error) {
 	m := r.MR.(*procMR)
 	d, _ := pd.(*procPD)
-	a, err := p.call(&call{Op: opRereg, On: m.h, Rereg: flags, Send: handleOf(pd), Recv: handleOf(to.MR), Off: off, N: n, Access: access})
+	a, err := p.call(&call{Op: opRereg, On: m.h, Rereg: flags, Send: handleOf(pd), Recv: handleOf(to.MR), Off: to.off, N: to.n, Access: access})
 	if err != nil {
 		return Region{}, err
 	}
@@ -167,7 +167,7 @@ func (p *Proc) Rereg(r Region, flags rdma.ReregFlags, pd rdma.PD, to Region, off
 		m.access = access
 	}
 	if flags&rdma.ReregTranslation != 0 {
-		r.Size = n
+		r.Size = to.n
 	}
 	r.Base, r.memory = a.Base, &procMemory{p, a.Object}
 	return r, nil

@@ -22,7 +22,7 @@ func reregCases() []testCase {
 // rereg changes a region of the side, which must go well.
 func (s *side) rereg(m Region, flags rdma.ReregFlags, pd rdma.PD, to Region, access rdma.Access) Region {
 	s.r.Helper()
-	return result(s.node.Rereg(m, flags, pd, to, 0, to.Size, access)).must(s.r, "rereg %#x", uint8(flags))
+	return result(s.node.Rereg(m, flags, pd, piece{to, 0, to.Size}, access)).must(s.r, "rereg %#x", uint8(flags))
 }
 
 func reregTranslation(r *rig, a, b *side) {
@@ -122,7 +122,7 @@ func reregRefused(r *rig, a, b *side) {
 		{"a right that there is not", rdma.ReregAccess, 64, 1 << 31},
 		{"no memory", rdma.ReregTranslation, 0, 0},
 	} {
-		result(b.node.Rereg(m, bad.flags, nil, m, 0, bad.n, bad.access)).refused(r, bad.name, rdma.ErrInvalid)
+		result(b.node.Rereg(m, bad.flags, nil, piece{m, 0, bad.n}, bad.access)).refused(r, bad.name, rdma.ErrInvalid)
 		r.try(fmt.Sprintf("after_%d", i), write(1, m, 0, src.sge(0, 64)), rdma.WCSuccess)
 	}
 }
@@ -133,9 +133,9 @@ func reregFailed(r *rig, a, b *side) {
 	m := b.region(b.pd, Ordinary, 64, everything)
 	gone := b.region(b.pd, Paged, pageSize, everything)
 	b.pages(gone, 0, pageSize, pagesHide)
-	result(b.node.Rereg(m, rdma.ReregTranslation, nil, gone, 0, pageSize, 0)).refused(r, "rereg to memory that is not there", syscall.EFAULT)
+	result(b.node.Rereg(m, rdma.ReregTranslation, nil, piece{gone, 0, pageSize}, 0)).refused(r, "rereg to memory that is not there", syscall.EFAULT)
 	r.try("after", write(1, m, 0, src.sge(0, 8)), rdma.WCRemAccessErr)
-	result(b.node.Rereg(m, rdma.ReregAccess, nil, Region{}, 0, 0, everything)).refused(r, "rereg of a region that a rereg has spoilt", rdma.ErrInvalid)
+	result(b.node.Rereg(m, rdma.ReregAccess, nil, piece{}, everything)).refused(r, "rereg of a region that a rereg has spoilt", rdma.ErrInvalid)
 	r.closeRegion(m)
 }
 

@@ -29,31 +29,34 @@ func (t *span) here(s *peer, mem []byte, guard bool) { t.s, t.mem, t.guard, t.ke
 
 // open resolves a key that a request for the queue pair c names.
 func (s *peer) open(sp *span, c *queueContext, key uint32, addr, n uint64, need rdma.Access) bool {
-	return s.look(sp, key, c.pd, c.num, addr, n, need)
+	return s.look(sp, naming{key, c.pd, c.num}, addr, n, need)
 }
 
 // resolve resolves a key of the peer's domain pd that the peer itself names.
 func (s *peer) resolve(sp *span, key, pd uint32, addr, n uint64, need rdma.Access) bool {
-	return s.look(sp, key, pd, 0, addr, n, need)
+	return s.look(sp, naming{key, pd, 0}, addr, n, need)
 }
 
+// A naming is a key, and of whom it is named: the peer's domain, and its queue pair whose request
+// it is, 0 for none.
+type naming struct{ key, pd, num uint32 }
+
 // look checks a key against the protection table, in the order of the
-// InfiniBand rules, and translates. The caller has marked the region. num is the
-// peer's queue pair whose request it is, 0 for none.
-func (s *peer) look(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Access) bool {
+// InfiniBand rules, and translates. The caller has marked the region.
+func (s *peer) look(sp *span, by naming, addr, n uint64, need rdma.Access) bool {
 	if s.own {
-		return s.translate(sp, key, pd, num, addr, n, need)
+		return s.translate(sp, by, addr, n, need)
 	}
-	index := uint64(key >> 8)
+	index := uint64(by.key >> 8)
 	if index >= uint64(len(s.regions)) {
 		return false
 	}
 	e := &s.regions[index]
 	// The load is ordered after the mark by the barrier of the process that deregisters.
-	if atomic.LoadUint64(&e.state) != uint64(key)|regionLive {
+	if atomic.LoadUint64(&e.state) != uint64(by.key)|regionLive {
 		return false
 	}
-	if e.pd != pd {
+	if e.pd != by.pd {
 		return false
 	}
 	length := e.length
@@ -66,7 +69,7 @@ func (s *peer) look(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Acc
 	}
 	kind := e.kind
 	if kind&kindPrivate != 0 {
-		if e.queue != num {
+		if e.queue != by.num {
 			return false
 		}
 		kind &^= kindPrivate
@@ -83,7 +86,7 @@ func (s *peer) look(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Acc
 			return s.anywhere(sp, addr, n)
 		}
 	case kindMkey:
-		s.laid(sp, key, off, need)
+		s.laid(sp, by.key, off, need)
 		return true
 	}
 	return false
@@ -108,16 +111,16 @@ func (s *peer) anywhere(sp *span, va, n uint64) bool {
 
 // translate is look for the own memory. The owner goes by what it knows of
 // its regions, not by the table, which others may have scribbled on.
-func (s *peer) translate(sp *span, key, pd, num uint32, addr, n uint64, need rdma.Access) bool {
-	r := s.p.byKey.get(key >> 8)
-	if r == nil || r.key != key || r.pd.id != pd {
+func (s *peer) translate(sp *span, by naming, addr, n uint64, need rdma.Access) bool {
+	r := s.p.byKey.get(by.key >> 8)
+	if r == nil || r.key != by.key || r.pd.id != by.pd {
 		return false
 	}
 	off := addr - r.addr
 	if addr < r.addr || off > r.length || n > r.length-off || need&^r.access != 0 {
 		return false
 	}
-	if r.queue != 0 && r.queue != num {
+	if r.queue != 0 && r.queue != by.num {
 		return false
 	}
 	kind := r.kind &^ kindPrivate
@@ -125,7 +128,7 @@ func (s *peer) translate(sp *span, key, pd, num uint32, addr, n uint64, need rdm
 		return false
 	}
 	if kind == kindMkey {
-		s.laid(sp, key, off, need)
+		s.laid(sp, by.key, off, need)
 		return true
 	}
 	if kind != kindImplicit && kind != kindShared {

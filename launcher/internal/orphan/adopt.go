@@ -1,7 +1,6 @@
 package orphan
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -162,25 +161,16 @@ func children() []int {
 	}
 	var pids []int
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended, and another has its children
-		}
-		for word := range bytes.FieldsSeq(text) {
-			if pid, err := strconv.Atoi(string(word)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
+		thread, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		pids = append(pids, proc.Children(thread)...) // none where it has ended: another has its children
 	}
 	return pids
 }
 
 // searchChildren looks for them among all processes.
-func searchChildren() []int {
-	var pids []int
-	self := os.Getpid()
-	for _, pid := range processes() {
-		if s, ok := proc.Of(pid); ok && s.Parent == self {
+func searchChildren() (pids []int) {
+	for _, pid := range proc.All() {
+		if s, ok := proc.Of(pid); ok && s.Parent == os.Getpid() {
 			pids = append(pids, pid)
 		}
 	}
@@ -196,21 +186,4 @@ func orphaned(pid int) bool {
 	}
 	session, err := unix.Getsid(0)
 	return err == nil && (s.Group != pid || s.Session != session)
-}
-
-// processes are all of this machine that can be seen.
-func processes() []int {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var pids []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }

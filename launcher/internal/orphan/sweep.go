@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +18,7 @@ func Sweep(marker string) {
 	entry := []byte("\x00" + marker + "\x00")
 	for deadline := time.Now().Add(endLimit); time.Now().Before(deadline); time.Sleep(endPause) {
 		found := false
-		for _, pid := range processes() {
+		for _, pid := range proc.All() {
 			env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 			if err != nil || !bytes.Contains(append([]byte{0}, env...), entry) {
 				continue

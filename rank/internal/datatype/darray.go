@@ -59,10 +59,20 @@ func (d Distribution) deal(n, coord, procs int) (lengths, starts []int, err erro
 	return lengths, starts, nil
 }
 
-// Darray is the part of an array of items that one of size ranks has when the array is
-// dealt out to a grid of them, which is by rows (MPI_Type_create_darray). The last index
-// runs fastest, with columns the first. Its extent is that of the whole array.
-func Darray(size, rank int, sizes []int, how []Distribution, grid []int, columns bool, t *Type) (*Type, error) {
+// A Deal is an array that is dealt out to a grid of Size ranks, which is by rows. The last index
+// runs fastest, with Columns the first.
+type Deal struct {
+	Size, Rank int
+	Sizes      []int
+	How        []Distribution
+	Grid       []int
+	Columns    bool
+}
+
+// Of is the part of an array of items that Rank has (MPI_Type_create_darray). Its extent is that
+// of the whole array.
+func (a Deal) Of(t *Type) (*Type, error) {
+	size, rank, sizes, how, grid := a.Size, a.Rank, a.Sizes, a.How, a.Grid
 	n := len(sizes)
 	if n == 0 || len(how) != n || len(grid) != n {
 		return nil, fmt.Errorf("%d sizes, %d distributions and %d grid dimensions: expected as many of each", n, len(how), len(grid))
@@ -88,7 +98,7 @@ func Darray(size, rank int, sizes []int, how []Distribution, grid []int, columns
 	part := t
 	for i := range n {
 		d := n - 1 - i // the fastest first
-		if columns {
+		if a.Columns {
 			d = i
 		}
 		lengths, starts, err := how[d].deal(sizes[d], coords[d], grid[d])

@@ -65,7 +65,7 @@ func TestDarray(t *testing.T) {
 			want[owner] = append(want[owner], e)
 		}
 		for rank := range ranks {
-			o, err := Darray(ranks, rank, sizes, how, grid, columns, Of(Int16))
+			o, err := Deal{ranks, rank, sizes, how, grid, columns}.Of(Of(Int16))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,18 +86,18 @@ func TestDarray(t *testing.T) {
 func TestDarrayErrors(t *testing.T) {
 	block, cyclic := Distribution{Blocks, 0}, Distribution{Cyclic, 0}
 	for name, err := range map[string]error{
-		"no dimension":     second(Darray(1, 0, nil, nil, nil, false, Of(Int8))),
-		"lengths":          second(Darray(1, 0, []int{4}, []Distribution{block, block}, []int{1}, false, Of(Int8))),
-		"grid too small":   second(Darray(4, 0, []int{4}, []Distribution{block}, []int{2}, false, Of(Int8))),
-		"grid too large":   second(Darray(2, 0, []int{4, 4}, []Distribution{block, block}, []int{2, 2}, false, Of(Int8))),
-		"huge grid":        second(Darray(1<<40, 0, []int{4, 4, 4}, []Distribution{block, block, block}, []int{1 << 40, 1 << 40, 1 << 40}, false, Of(Int8))),
-		"rank":             second(Darray(2, 2, []int{4}, []Distribution{block}, []int{2}, false, Of(Int8))),
-		"whole for two":    second(Darray(2, 0, []int{4}, []Distribution{{Kind: Whole}}, []int{2}, false, Of(Int8))),
-		"blocks too short": second(Darray(2, 0, []int{4}, []Distribution{{Blocks, 1}}, []int{2}, false, Of(Int8))),
-		"negative":         second(Darray(2, 0, []int{4}, []Distribution{{Cyclic, -1}}, []int{2}, false, Of(Int8))),
-		"unknown":          second(Darray(2, 0, []int{4}, []Distribution{{}}, []int{2}, false, Of(Int8))),
-		"no index":         second(Darray(2, 0, []int{0}, []Distribution{cyclic}, []int{2}, false, Of(Int8))),
-		"huge":             second(Darray(1, 0, []int{1 << 30, 1 << 30}, []Distribution{block, {Kind: Whole}}, []int{1, 1}, false, Of(Int64))),
+		"no dimension":     second(Deal{1, 0, nil, nil, nil, false}.Of(Of(Int8))),
+		"lengths":          second(Deal{1, 0, []int{4}, []Distribution{block, block}, []int{1}, false}.Of(Of(Int8))),
+		"grid too small":   second(Deal{4, 0, []int{4}, []Distribution{block}, []int{2}, false}.Of(Of(Int8))),
+		"grid too large":   second(Deal{2, 0, []int{4, 4}, []Distribution{block, block}, []int{2, 2}, false}.Of(Of(Int8))),
+		"huge grid":        second(Deal{1 << 40, 0, []int{4, 4, 4}, []Distribution{block, block, block}, []int{1 << 40, 1 << 40, 1 << 40}, false}.Of(Of(Int8))),
+		"rank":             second(Deal{2, 2, []int{4}, []Distribution{block}, []int{2}, false}.Of(Of(Int8))),
+		"whole for two":    second(Deal{2, 0, []int{4}, []Distribution{{Kind: Whole}}, []int{2}, false}.Of(Of(Int8))),
+		"blocks too short": second(Deal{2, 0, []int{4}, []Distribution{{Blocks, 1}}, []int{2}, false}.Of(Of(Int8))),
+		"negative":         second(Deal{2, 0, []int{4}, []Distribution{{Cyclic, -1}}, []int{2}, false}.Of(Of(Int8))),
+		"unknown":          second(Deal{2, 0, []int{4}, []Distribution{{}}, []int{2}, false}.Of(Of(Int8))),
+		"no index":         second(Deal{2, 0, []int{0}, []Distribution{cyclic}, []int{2}, false}.Of(Of(Int8))),
+		"huge":             second(Deal{1, 0, []int{1 << 30, 1 << 30}, []Distribution{block, {Kind: Whole}}, []int{1, 1}, false}.Of(Of(Int64))),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
