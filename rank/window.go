@@ -353,12 +353,12 @@ func (w *Win[T]) Query(rank int) ([]T, error) {
 		}
 	}
 	if rank < 0 || rank >= w.comm.size {
-		return nil, w.fail(op, -1, w.noRank(rank))
+		return nil, w.fail(op, -1, noRank(&w.window, rank))
 	}
 	return elementsOf[T](w.in.Mapped(rank)), nil
 }
 
-func (w *window) noRank(rank int) error {
+func noRank(w *window, rank int) error {
 	return badClass(ClassRank, "rank %d in a window of %d ranks", rank, w.comm.size)
 }
 

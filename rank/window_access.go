@@ -24,7 +24,7 @@ func (w *window) quick(target int) bool {
 		return false
 	}
 	if world.beside != nil {
-		return w.quickBeside()
+		return quickBeside(w)
 	}
 	if w.comm.barred {
 		return false
@@ -35,7 +35,7 @@ func (w *window) quick(target int) bool {
 
 // quickBeside is the rest of quick beside a progress thread, which must not be inside. It does not
 // hush the thread's bell for so short a time.
-func (w *window) quickBeside() bool {
+func quickBeside(w *window) bool {
 	world := w.comm.world
 	if !atomic.CompareAndSwapUint32(&world.busy, busyNot, busyCall) {
 		return false
@@ -67,7 +67,7 @@ func (w *window) begin(op string, target, disp int, passive bool) (off uint64, n
 		w.comm.world.leave()
 		return 0, true, nil
 	case target < 0 || target >= w.comm.size:
-		err = w.noRank(target)
+		err = noRank(w, target)
 	default:
 		peer = target
 		if err = w.allows(target, passive); err == nil {

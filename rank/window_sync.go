@@ -103,7 +103,7 @@ func (w *window) call(op string, target int, f func() error) error {
 		return w.fail(op, -1, err)
 	}
 	if target < -1 || target >= w.comm.size {
-		err, target = w.noRank(target), -1
+		err, target = noRank(w, target), -1
 	} else {
 		err = f()
 	}
@@ -149,7 +149,7 @@ func (w *window) Lock(ctx context.Context, kind LockType, target int, assert Ass
 	}
 	return w.call("win_lock", target, func() error {
 		if target < 0 {
-			return w.noRank(target)
+			return noRank(w, target)
 		}
 		if kind != LockShared && kind != LockExclusive {
 			return badClass(ClassLockType, "lock type %d: expected LockShared or LockExclusive", kind)
@@ -181,13 +181,13 @@ func (w *window) Unlock(ctx context.Context, target int) error {
 	}
 	return w.call("win_unlock", target, func() error {
 		if target < 0 {
-			return w.noRank(target)
+			return noRank(w, target)
 		}
 		kind := w.locks[target]
 		if kind == 0 {
 			return errSync("this rank holds no lock of the target: call Lock first")
 		}
-		err := w.unlock(ctx, target, kind)
+		err := unlock(w, ctx, target, kind)
 		if err == nil || err != ctx.Err() {
 			w.locks[target] = 0
 			w.locked--
@@ -196,7 +196,7 @@ func (w *window) Unlock(ctx context.Context, target int) error {
 	})
 }
 
-func (w *window) unlock(ctx context.Context, target int, kind LockType) error {
+func unlock(w *window, ctx context.Context, target int, kind LockType) error {
 	if kind == lockUnchecked {
 		return w.in.Flush(ctx, target)
 	}
@@ -238,7 +238,7 @@ func (w *window) UnlockAll(ctx context.Context) error {
 		}
 		if w.all == LockShared {
 			for t := range w.comm.size {
-				if failed := w.unlock(context.Background(), t, w.all); failed != nil && err == nil {
+				if failed := unlock(w, context.Background(), t, w.all); failed != nil && err == nil {
 					err = &rma.MemberError{Member: t, Err: failed}
 				}
 			}
@@ -303,7 +303,7 @@ func barrier() {
 }
 
 // members are the ranks of a group in the window.
-func (w *window) members(g Group, list []int) ([]int, error) {
+func members(w *window, g Group, list []int) ([]int, error) {
 	list = list[:0]
 	for i := range g.Size() {
 		r := w.comm.rankOf(g.set.Rank(i))
@@ -322,7 +322,7 @@ func (w *window) Post(origins Group, _ Assert) error {
 		if w.exposed {
 			return errSync("the epoch of the last Post is open: call Wait first")
 		}
-		list, err := w.members(origins, w.posted)
+		list, err := members(w, origins, w.posted)
 		if err != nil {
 			return err
 		}
@@ -338,7 +338,7 @@ func (w *window) Start(ctx context.Context, targets Group, _ Assert) error {
 		if err := w.openable(); err != nil {
 			return err
 		}
-		list, err := w.members(targets, w.begun)
+		list, err := members(w, targets, w.begun)
 		if err != nil {
 			return err
 		}

@@ -61,10 +61,10 @@ func (w *window) CompareAndSwapTyped(value, compare, result Buffer, target, disp
 	if null || err != nil {
 		return err
 	}
-	return w.end(op, target, w.swap(&value, &compare, &result, target, off))
+	return w.end(op, target, swap(w, &value, &compare, &result, target, off))
 }
 
-func (w *window) swap(value, compare, result *Buffer, target int, off uint64) error {
+func swap(w *window, value, compare, result *Buffer, target int, off uint64) error {
 	world := w.comm.world
 	for _, o := range [...]struct {
 		b *Buffer
@@ -94,7 +94,7 @@ func (w *window) typed(a *transfer, target, disp, count int, t *Datatype) error 
 	if null || err != nil {
 		return err
 	}
-	return w.end(a.op, target, w.transfer(a, target, off, count, t))
+	return w.end(a.op, target, a.apply(w, target, off, count, t))
 }
 
 func (w *window) typedRequest(a *transfer, target, disp, count int, t *Datatype) (Request, error) {
@@ -102,11 +102,11 @@ func (w *window) typedRequest(a *transfer, target, disp, count int, t *Datatype)
 	if null || err != nil {
 		return Request{}, err
 	}
-	return w.request(a.op, target, w.transfer(a, target, off, count, t))
+	return w.request(a.op, target, a.apply(w, target, off, count, t))
 }
 
-// transfer does an access whose target and displacement are good.
-func (w *window) transfer(a *transfer, target int, off uint64, count int, t *Datatype) error {
+// apply does an access whose target and displacement are good.
+func (a *transfer) apply(w *window, target int, off uint64, count int, t *Datatype) error {
 	if t == nil {
 		return errNoType
 	}
@@ -139,7 +139,7 @@ func (w *window) transfer(a *transfer, target int, off uint64, count int, t *Dat
 	at := rma.Items{Type: t.core, Count: count}
 	switch {
 	case a.combines:
-		return w.combine(a, target, off, at, t)
+		return combine(w, a, target, off, at, t)
 	case a.reads:
 		return w.in.PutTyped(target, off, at, items(&a.src))
 	}
@@ -149,7 +149,7 @@ func (w *window) transfer(a *transfer, target int, off uint64, count int, t *Dat
 func items(b *Buffer) rma.Items { return rma.Items{Mem: b.mem, Type: b.core(), Count: b.count} }
 
 // combine is an accumulate with datatypes.
-func (w *window) combine(a *transfer, target int, off uint64, at rma.Items, t *Datatype) error {
+func combine(w *window, a *transfer, target int, off uint64, at rma.Items, t *Datatype) error {
 	element, uniform := t.reducible()
 	if !uniform && t.core.Size()*at.Count > 0 {
 		return badClass(ClassOp, "accumulate is not defined for %v, which has numbers of several types", t)
@@ -165,7 +165,7 @@ func (w *window) combine(a *transfer, target int, off uint64, at rma.Items, t *D
 		return badClass(ClassOp, "accumulate with %v is not defined for %v", a.by, t)
 	}
 	if t.pair != 0 {
-		return w.combinePairs(a, target, off, r)
+		return combinePairs(w, a, target, off, r)
 	}
 	world := w.comm.world
 	var src, result []byte
@@ -188,7 +188,7 @@ func (w *window) combine(a *transfer, target int, off uint64, at rma.Items, t *D
 }
 
 // combinePairs is combine of pairs, which are combined with their padding.
-func (w *window) combinePairs(a *transfer, target int, off uint64, r kernel.Reduction) error {
+func combinePairs(w *window, a *transfer, target int, off uint64, r kernel.Reduction) error {
 	var src, result []byte
 	for _, o := range [...]struct {
 		b   *Buffer

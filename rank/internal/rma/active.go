@@ -36,7 +36,7 @@ func (w *Window) Post(origins []int) (err error) {
 	for _, o := range origins {
 		l := &w.remotes[o]
 		l.posted++
-		if failed := w.signal(o, w.posted()+w.g.Rank, l.posted); failed != nil && err == nil {
+		if failed := w.signal(o, w.at.posted()+w.g.Rank, l.posted); failed != nil && err == nil {
 			err = &MemberError{o, failed}
 		}
 	}
@@ -71,7 +71,7 @@ func (w *Window) Complete(ctx context.Context) (err error) {
 	for _, t := range w.started {
 		l := &w.remotes[t]
 		l.completed++
-		if failed := w.signal(t, w.completed()+w.g.Rank, l.completed); failed != nil && err == nil {
+		if failed := w.signal(t, w.at.completed()+w.g.Rank, l.completed); failed != nil && err == nil {
 			err = &MemberError{t, failed}
 		}
 	}
@@ -90,7 +90,7 @@ func (w *Window) Wait(ctx context.Context) error {
 
 // Test is Wait if it need not wait (MPI_Win_test).
 func (w *Window) Test() (done bool, err error) {
-	if done, err = w.met(w.exposed, w.completed(), true); done {
+	if done, err = w.met(w.exposed, w.at.completed(), true); done {
 		w.endExposure()
 	}
 	return done, err
@@ -110,7 +110,7 @@ func (w *Window) met(members []int, words int, looking bool) (ok bool, err error
 	for _, m := range members {
 		l := &w.remotes[m]
 		seen := l.postedSeen
-		if words == w.completed() {
+		if words == w.at.completed() {
 			seen = l.completedSeen
 		}
 		// Acquire: what the member stored before is visible.

@@ -89,7 +89,7 @@ func (w *Window) Detach(mem []byte) error {
 // publish writes the table. Entries of it that a member reads meanwhile belong
 // to a version that has passed.
 func (w *Window) publish() {
-	t := w.words[w.tableAt():]
+	t := w.words[w.at.table():]
 	w.table.version += 2
 	atomic.StoreUint64(&t[0], w.table.version-1)
 	atomic.StoreUint64(&t[1], uint64(len(w.table.list)))
@@ -112,14 +112,14 @@ func (w *Window) attached(member int, addr, n uint64) (location, error) {
 				return location{mem: a.mem[off : off+n]}, nil
 			}
 		}
-		return w.unattached(member, addr, n)
+		return unattached(member, addr, n)
 	}
 	key, ok, err := w.lookUp(member, addr, n)
 	if err != nil {
 		return location{}, err
 	}
 	if !ok {
-		return w.unattached(member, addr, n)
+		return unattached(member, addr, n)
 	}
 	l := &w.remotes[member]
 	if l.peer != nil {
@@ -134,7 +134,7 @@ func (w *Window) attached(member int, addr, n uint64) (location, error) {
 	return location{addr: addr, key: key}, nil
 }
 
-func (w *Window) unattached(member int, addr, n uint64) (location, error) {
+func unattached(member int, addr, n uint64) (location, error) {
 	return location{}, fmt.Errorf("%w: %d bytes at address %#x, which rank %d has not attached", ErrRange, n, addr, member)
 }
 
@@ -148,7 +148,7 @@ func (w *Window) lookUp(member int, addr, n uint64) (key uint32, ok bool, err er
 		key, ok = search(l.view.entries, addr, n)
 		return key, ok, nil
 	}
-	t := l.words[w.tableAt():]
+	t := l.words[w.at.table():]
 	for c := (changing{w: w, member: member}); ; {
 		version := atomic.LoadUint64(&t[0])
 		key, ok = search(t[1:], addr, n)
@@ -204,7 +204,7 @@ func search(t []uint64, addr, n uint64) (key uint32, ok bool) {
 
 // refresh reads a member's table by requests, unless it is as it was.
 func (w *Window) refresh(l *remote, member int) error {
-	at := l.ctl + 8*uint64(w.tableAt())
+	at := l.ctl + 8*uint64(w.at.table())
 	for c := (changing{w: w, member: member}); ; {
 		version, err := w.e.load(l.target, at, l.ctlKey)
 		if err != nil || version == l.view.version && l.view.entries != nil {

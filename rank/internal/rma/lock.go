@@ -161,7 +161,7 @@ func (w *Window) Lock(ctx context.Context, member int, exclusive bool) error {
 	if !exclusive {
 		err := w.until(ctx, forShared, member)
 		if err != nil {
-			_ = w.set(l, w.readers()+w.g.Rank, 0) // the error is told
+			_ = w.set(l, w.at.readers()+w.g.Rank, 0) // the error is told
 			w.wake(l)
 		}
 		return err
@@ -186,7 +186,7 @@ func (w *Window) Unlock(ctx context.Context, member int, exclusive bool) error {
 	if err != nil && err == ctx.Err() {
 		return err
 	}
-	word, v := w.readers()+w.g.Rank, uint64(0)
+	word, v := w.at.readers()+w.g.Rank, uint64(0)
 	if exclusive {
 		word, v = wordExclusive, l.exclusive
 		l.owned = false
@@ -210,7 +210,7 @@ const (
 // tryShared tries to take the lock shared. Who has tried before looks for the
 // writer first: readers that announce themselves again and again would keep it out.
 func (w *Window) tryShared(l *remote, again bool) (ok bool, holder int, err error) {
-	mine := w.readers() + w.g.Rank
+	mine := w.at.readers() + w.g.Rank
 	var v uint64
 	if l.words != nil {
 		if v = atomic.LoadUint64(&l.words[wordExclusive]); v&holderMask == 0 {
@@ -279,7 +279,7 @@ func (w *Window) drained(l *remote, state uint64, bury bool) (ok bool, holder in
 	for i := range w.g.Size {
 		var v uint64
 		if l.words != nil {
-			v = atomic.LoadUint64(&l.words[w.readers()+i])
+			v = atomic.LoadUint64(&l.words[w.at.readers()+i])
 		} else {
 			if i%readAtOnce == 0 {
 				if err := w.readReaders(l, i, min(readAtOnce, w.g.Size-i)); err != nil {
@@ -304,7 +304,7 @@ func (w *Window) readReaders(l *remote, first, n int) error {
 	e := w.e
 	for i := range n {
 		e.sge[0] = rdma.SGE{Addr: e.pool.Addr() + poolBuffer + 8*uint64(i), Length: 8, LKey: e.pool.LKey()}
-		e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: l.ctl + 8*uint64(w.readers()+first+i), RKey: l.ctlKey}
+		e.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: e.sge[:], RemoteAddr: l.ctl + 8*uint64(w.at.readers()+first+i), RKey: l.ctlKey}
 		if err := e.post(l.target, nil); err != nil {
 			return err
 		}
@@ -386,9 +386,9 @@ func (c *waiting) attempt(looking bool) (ok bool, err error) {
 		ok, _, err = w.drained(l, readerHolds, looking)
 		return ok, err
 	case forPosted:
-		return w.met(w.started, w.posted(), looking)
+		return w.met(w.started, w.at.posted(), looking)
 	case forCompleted:
-		return w.met(w.exposed, w.completed(), looking)
+		return w.met(w.exposed, w.at.completed(), looking)
 	}
 	c.again = true
 	switch {

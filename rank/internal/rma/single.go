@@ -26,7 +26,7 @@ func (w *Window) direct(mem []byte) bool { return w.allMapped && mem != nil }
 
 // announce keeps vectors out of a member's memory, unless one is there.
 func (w *Window) announce(l *remote) bool {
-	mine := &l.words[w.single(w.g.Rank)]
+	mine := &l.words[w.at.single(w.g.Rank)]
 	atomic.StoreUint64(mine, 1) // a full barrier
 	if atomic.LoadUint64(&l.words[wordAccumulate])&holderMask == 0 {
 		return true
@@ -36,13 +36,13 @@ func (w *Window) announce(l *remote) bool {
 }
 
 // retract lets them in again, behind what was done.
-func (w *Window) retract(l *remote) { arch.StoreRelease64(&l.words[w.single(w.g.Rank)], 0) }
+func (w *Window) retract(l *remote) { arch.StoreRelease64(&l.words[w.at.single(w.g.Rank)], 0) }
 
 // quiet tells whether no member is at a single element of the member of l, and which is.
 // What the dead announced is taken back when there is time to look.
 func (w *Window) quiet(l *remote, looking bool) (ok bool, member int) {
 	for i := range w.g.Size {
-		p := &l.words[w.single(i)]
+		p := &l.words[w.at.single(i)]
 		if i == w.g.Rank || atomic.LoadUint64(p) == 0 {
 			continue
 		}

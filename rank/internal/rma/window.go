@@ -47,6 +47,7 @@ type Group struct {
 type Window struct {
 	e       *Engine
 	g       Group
+	at      places
 	kind    Kind
 	remotes []remote
 	mem     []byte // own
@@ -96,16 +97,19 @@ const (
 	holderMask     = 1<<32 - 1
 )
 
-func (w *Window) readers() int   { return wordArrays }
-func (w *Window) posted() int    { return wordArrays + w.g.Size }
-func (w *Window) completed() int { return wordArrays + 2*w.g.Size }
+// places says where words are in the control region of a window with so many members.
+type places int
+
+func (size places) readers() int   { return wordArrays }
+func (size places) posted() int    { return wordArrays + int(size) }
+func (size places) completed() int { return wordArrays + 2*int(size) }
 
 // single is the word of a member among the singles.
-func (w *Window) single(member int) int {
-	return (wordArrays+3*w.g.Size+lineWords-1)/lineWords*lineWords + lineWords*member
+func (size places) single(member int) int {
+	return (wordArrays+3*int(size)+lineWords-1)/lineWords*lineWords + lineWords*member
 }
 
-func (w *Window) tableAt() int { return w.single(w.g.Size) }
+func (size places) table() int { return size.single(int(size)) }
 
 // An intro is what a member says of its part of a window.
 type intro struct {
@@ -177,7 +181,7 @@ type Layout struct {
 // member fails all do.
 func New(ctx context.Context, e *Engine, g Group, layout Layout, mem []byte, n int) (w *Window, err error) {
 	kind := layout.Kind
-	w = &Window{e: e, g: g, kind: kind, remotes: make([]remote, g.Size)}
+	w = &Window{e: e, g: g, at: places(g.Size), kind: kind, remotes: make([]remote, g.Size)}
 	w.wait.w = w
 	mine := intro{kind: kind, elem: uint64(layout.Elem), unit: uint64(layout.Unit)}
 	all := make([]byte, g.Size*introLen)
@@ -249,7 +253,7 @@ func (w *Window) gather(ctx context.Context, mine intro, failed error, all []byt
 
 // prepare makes the member's own part.
 func (w *Window) prepare(mine *intro, mem []byte, n int) (err error) {
-	words := w.tableAt()
+	words := w.at.table()
 	if w.kind == Dynamic {
 		words += tableWords
 	}
