@@ -69,8 +69,8 @@ type settings struct {
 	programs []*program // those that were read before it
 	jobSettings
 	elasticSettings
-	hostSettings
-	placeSettings
+	where hostSettings
+	place placeSettings
 	outputSettings
 }
 

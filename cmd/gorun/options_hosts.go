@@ -74,7 +74,7 @@ func setHosts(s *settings, value string) error {
 		hosts[i].Slots = cmp.Or(hosts[i].Slots, 1)
 	}
 	if s.under == hydra {
-		s.hosts = append(s.hosts, hosts...)
+		s.where.hosts = append(s.where.hosts, hosts...)
 	} else {
 		s.program.hosts = append(s.program.hosts, hosts...)
 	}
@@ -94,9 +94,9 @@ func (s *settings) addHostfile(text, name string) error {
 	if err != nil {
 		return err
 	}
-	s.fileHosts = append(s.fileHosts, hosts...)
+	s.where.fileHosts = append(s.where.fileHosts, hosts...)
 	lines, err := hostfile.Lines(text, name)
-	s.fileLines = append(s.fileLines, lines...)
+	s.where.fileLines = append(s.where.fileLines, lines...)
 	return err
 }
 
@@ -109,7 +109,7 @@ func setDefaultHostfile(s *settings, value string) error {
 	if err != nil {
 		return err
 	}
-	s.defaultFile, err = hostfile.Parse(text, value)
+	s.where.defaultFile, err = hostfile.Parse(text, value)
 	return err
 }
 
@@ -124,17 +124,17 @@ func setMachine(s *settings, value string) error {
 
 // finishHosts gives the job its hosts, and each program those that it is kept to.
 func (s *settings) finishHosts() error {
-	if s.fileHosts == nil && !s.namesHosts() && s.discover == "" {
-		s.fileHosts = s.defaultFile
-		if s.fileHosts == nil {
+	if s.where.fileHosts == nil && !s.namesHosts() && s.discover == "" {
+		s.where.fileHosts = s.where.defaultFile
+		if s.where.fileHosts == nil {
 			given, err := s.allocation()
 			if err != nil {
 				return err
 			}
-			s.fileHosts = given
+			s.where.fileHosts = given
 		}
 	}
-	lists := []*[]hostfile.Host{&s.hosts}
+	lists := []*[]hostfile.Host{&s.where.hosts}
 	for _, p := range s.programs {
 		lists = append(lists, &p.hosts)
 	}
@@ -143,21 +143,21 @@ func (s *settings) finishHosts() error {
 			return err
 		}
 	}
-	s.knowOwnNode(append(lists, &s.fileHosts, &s.fileLines))
+	s.knowOwnNode(append(lists, &s.where.fileHosts, &s.where.fileLines))
 	// Hosts that one program names hold for it, those of the only one for the job.
 	var apart bool
-	if s.sequence() && len(s.programs) == 1 && (s.fileLines != nil || s.fileHosts == nil) {
+	if s.sequence() && len(s.programs) == 1 && (s.where.fileLines != nil || s.where.fileHosts == nil) {
 		// The list as it stands, with a rank for each time that a host is named.
-		list := append(slices.Clone(s.hosts), s.programs[0].hosts...)
+		list := append(slices.Clone(s.where.hosts), s.programs[0].hosts...)
 		if list == nil {
-			list = s.fileLines
+			list = s.where.fileLines
 		}
 		for _, h := range list {
 			s.job.Hosts = append(s.job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots, Max: h.Max, User: h.User})
 		}
 		return nil
 	}
-	named := merge(s.hosts, add)
+	named := merge(s.where.hosts, add)
 	for _, p := range s.programs {
 		if p.hosts = merge(p.hosts, add); p.hosts != nil {
 			apart = len(s.programs) > 1
@@ -165,8 +165,8 @@ func (s *settings) finishHosts() error {
 		}
 	}
 	hosts := named
-	if s.fileHosts != nil {
-		hosts = merge(s.fileHosts, add)
+	if s.where.fileHosts != nil {
+		hosts = merge(s.where.fileHosts, add)
 		for _, n := range named {
 			if !slices.ContainsFunc(hosts, sameName(n)) {
 				return fmt.Errorf("-H: found %q, expected hosts of the hostfile beside it: %s", n.Name, nameHosts(hosts))
@@ -201,7 +201,7 @@ func (s *settings) finishHosts() error {
 // namesHosts tells whether -H names a host by its own name.
 func (s *settings) namesHosts() bool {
 	own := func(h hostfile.Host) bool { return !relative(h.Name) }
-	return slices.ContainsFunc(s.hosts, own) || slices.ContainsFunc(s.programs, func(p *program) bool { return slices.ContainsFunc(p.hosts, own) })
+	return slices.ContainsFunc(s.where.hosts, own) || slices.ContainsFunc(s.programs, func(p *program) bool { return slices.ContainsFunc(p.hosts, own) })
 }
 
 // relative tells whether a host is named by its place among those there are, +nN,
@@ -214,7 +214,7 @@ func relative(name string) bool {
 // resolve gives hosts that are named by their place their own names: of the
 // hostfile, or without one of this machine, which is then the only host there is.
 func (s *settings) resolve(hosts []hostfile.Host) error {
-	from, where := merge(s.fileHosts, add), "the hosts of the hostfile"
+	from, where := merge(s.where.fileHosts, add), "the hosts of the hostfile"
 	if from == nil {
 		from, where = []hostfile.Host{{Name: "localhost"}}, "without a hostfile only +n0, this machine"
 	}
@@ -295,21 +295,21 @@ func setNodes(s *settings, value string) error {
 	if err != nil || err2 != nil || least < 1 || most < least {
 		return unfit(value, "a number of hosts, or the least and the greatest; try --nnodes 2")
 	}
-	s.nodes.least, s.nodes.most = int(least), int(most)
+	s.where.nodes.least, s.where.nodes.most = int(least), int(most)
 	return nil
 }
 
 // finishNodes keeps as many of the hosts as --nnodes says.
 func (s *settings) finishNodes() error {
 	switch have := max(len(s.job.Hosts), 1); {
-	case s.nodes.least == 0:
+	case s.where.nodes.least == 0:
 		return nil
 	case s.discover != "":
 		return errors.New("--nnodes: found --discover-hosts beside it, whose hosts come and go; try --elastic 2:8 alone")
-	case have < s.nodes.least:
-		return fmt.Errorf("--nnodes: found %d of %d hosts; name them by -H node1,node2 or --hostfile FILE, or run in an allocation of a batch system", have, s.nodes.least)
+	case have < s.where.nodes.least:
+		return fmt.Errorf("--nnodes: found %d of %d hosts; name them by -H node1,node2 or --hostfile FILE, or run in an allocation of a batch system", have, s.where.nodes.least)
 	}
-	s.job.Hosts = s.job.Hosts[:min(len(s.job.Hosts), s.nodes.most)]
+	s.job.Hosts = s.job.Hosts[:min(len(s.job.Hosts), s.where.nodes.most)]
 	return nil
 }
 
@@ -331,7 +331,7 @@ func (s *settings) defaultRanks() int {
 	switch {
 	case len(s.programs) > 1:
 		return 1
-	case len(s.job.Hosts) == 0 && (s.under == openMPI || slices.Contains(s.modifiers, "hwtcpus")) && s.cpus != nil && s.job.PerHost == 0:
+	case len(s.job.Hosts) == 0 && (s.under == openMPI || slices.Contains(s.place.modifiers, "hwtcpus")) && s.cpus != nil && s.job.PerHost == 0:
 		return s.cpus()
 	}
 	return 0

@@ -31,7 +31,7 @@ func setCPUBind(s *settings, value string) error {
 	word := value
 	for _, flag := range []string{"verbose", "v", "quiet", "q"} {
 		if rest, ok := strings.CutPrefix(word, flag+","); ok {
-			word, s.report = rest, flag[0] == 'v'
+			word, s.place.report = rest, flag[0] == 'v'
 		}
 	}
 	kind, list, _ := strings.Cut(word, ":")
@@ -39,7 +39,7 @@ func setCPUBind(s *settings, value string) error {
 	case cpuBindWords[word] != "":
 		s.job.Bind = cpuBindWords[word]
 	case word == "depth":
-		s.byDepth, s.job.Bind = true, "core"
+		s.place.byDepth, s.job.Bind = true, "core"
 	case kind == "list" && list != "":
 		// "," joins the CPUs of a rank and ":" parts ranks, the other way round than
 		// in --bind-to user.
@@ -54,7 +54,7 @@ func setCPUBind(s *settings, value string) error {
 
 func setDepth(s *settings, value string) error {
 	n, err := atLeastOne(value, "a number of cores for each rank")
-	s.depth, s.depthSpelling = n, s.spelling
+	s.place.depth, s.place.depthSpelling = n, s.spelling
 	return err
 }
 
@@ -62,10 +62,10 @@ func setDepth(s *settings, value string) error {
 // for it. By itself --depth says how many threads a rank has, and binds nothing.
 func (s *settings) finishDepth() {
 	switch {
-	case s.byDepth:
-		s.modifiers = append(s.modifiers, fmt.Sprintf("pe=%d", max(1, s.depth)))
-	case s.depth > 0:
-		s.spelling = s.depthSpelling
+	case s.place.byDepth:
+		s.place.modifiers = append(s.place.modifiers, fmt.Sprintf("pe=%d", max(1, s.place.depth)))
+	case s.place.depth > 0:
+		s.spelling = s.place.depthSpelling
 		s.note("--depth counts only together with --cpu-bind depth")
 	}
 }

@@ -57,13 +57,13 @@ func placeOptions() []option {
 			help: "start no rank on this machine", set: setModifier("nolocal")},
 		{names: []string{"oversubscribe"}, family: "Placement",
 			help: "more ranks than slots are intended: print no note (gorun always allows them)",
-			set:  setSwitch(func(s *settings, on bool) { s.over = on })},
+			set:  setSwitch(func(s *settings, on bool) { s.place.over = on })},
 		{names: []string{"nooversubscribe"}, family: "Placement",
 			help: "fail if there are more ranks than slots, or than CPUs when no hosts are given",
 			set:  setSwitch(func(s *settings, on bool) { s.job.NoOversubscribe = on })},
 		{names: []string{"report-bindings"}, family: "Placement",
 			help: "print on standard error which CPUs each rank is bound to",
-			set:  setSwitch(func(s *settings, on bool) { s.report = on })},
+			set:  setSwitch(func(s *settings, on bool) { s.place.report = on })},
 		{names: []string{"display"}, arity: 1, family: "Placement", value: "WORD,...", words: []string{"map", "allocation", "bind", "topo"},
 			help: "print, before ranks start: map (where each runs), allocation (hosts and slots), bind (CPUs), topo (the machine)", set: setDisplay},
 		{names: []string{"do-not-launch"}, family: "Placement",
@@ -71,7 +71,7 @@ func placeOptions() []option {
 			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun = on })},
 		{names: []string{"dry-run"}, family: "Placement",
 			help: "same as --do-not-launch --display allocation,map,bind",
-			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun, s.dry = on, on })},
+			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun, s.place.dry = on, on })},
 		{names: []string{"pernode"}, family: "Placement",
 			help: "start one rank on each host, and no more; same as --npernode 1", set: setWord(setPPR("node"), "1")},
 		{names: []string{"rr"}, under: hydra, family: "Placement",
@@ -146,10 +146,10 @@ func setMap(s *settings, value string) error {
 		}
 	}
 	if words[0] == "" { // only modifiers: they go with what else is said
-		s.modifiers = append(s.modifiers, words[1:]...)
+		s.place.modifiers = append(s.place.modifiers, words[1:]...)
 		return nil
 	}
-	s.mapBy = strings.Join(words, ":")
+	s.place.mapBy = strings.Join(words, ":")
 	return nil
 }
 
@@ -161,7 +161,7 @@ func setBind(s *settings, value string) error {
 // setModifier is a switch that stands for a modifier of the mapping.
 func setModifier(word string) func(*settings, string) error {
 	return setWord(func(s *settings, word string) error {
-		s.modifiers = append(s.modifiers, word)
+		s.place.modifiers = append(s.place.modifiers, word)
 		return nil
 	}, word)
 }
@@ -184,14 +184,14 @@ func setPerHost(s *settings, value string) error {
 func setPPR(object string) func(*settings, string) error {
 	return func(s *settings, value string) error {
 		n, err := atLeastOne(value, "a number of ranks for each "+object)
-		s.mapBy = fmt.Sprintf("ppr:%d:%s", n, object)
+		s.place.mapBy = fmt.Sprintf("ppr:%d:%s", n, object)
 		return err
 	}
 }
 
 func setPE(s *settings, value string) error {
 	n, err := atLeastOne(value, "a number of cores for each rank")
-	s.modifiers = append(s.modifiers, fmt.Sprintf("pe=%d", n))
+	s.place.modifiers = append(s.place.modifiers, fmt.Sprintf("pe=%d", n))
 	return err
 }
 
@@ -220,8 +220,8 @@ func setDisplay(s *settings, value string) error {
 		if !ok {
 			return unfit(word, "map, allocation, bind or topo; try --display map,bind")
 		}
-		if !slices.Contains(s.display, known) {
-			s.display = append(s.display, known)
+		if !slices.Contains(s.place.display, known) {
+			s.place.display = append(s.place.display, known)
 		}
 	}
 	return nil
@@ -230,24 +230,24 @@ func setDisplay(s *settings, value string) error {
 // finishPlace says where ranks go, as the launcher wants to be told.
 func (s *settings) finishPlace() {
 	s.finishDepth()
-	if s.over {
-		s.modifiers = append(s.modifiers, "oversubscribe")
+	if s.place.over {
+		s.place.modifiers = append(s.place.modifiers, "oversubscribe")
 	}
-	s.job.Map = strings.Join(append([]string{s.mapBy}, s.modifiers...), ":")
-	if s.job.RankFile != "" && s.mapBy == "" && s.job.Map != "" {
+	s.job.Map = strings.Join(append([]string{s.place.mapBy}, s.place.modifiers...), ":")
+	if s.job.RankFile != "" && s.place.mapBy == "" && s.job.Map != "" {
 		s.job.Map = "rankfile" + s.job.Map
 	}
 	switch {
-	case s.dry:
+	case s.place.dry:
 		for _, word := range []string{"allocation", "map", "bind"} {
-			if !slices.Contains(s.display, word) {
-				s.display = append(s.display, word)
+			if !slices.Contains(s.place.display, word) {
+				s.place.display = append(s.place.display, word)
 			}
 		}
-	case s.job.DryRun && s.display == nil:
-		s.display = []string{"map"}
+	case s.job.DryRun && s.place.display == nil:
+		s.place.display = []string{"map"}
 	}
-	s.job.Topology = slices.Contains(s.display, "topo")
+	s.job.Topology = slices.Contains(s.place.display, "topo")
 	if s.under == openMPI && s.job.Map == "" && s.job.Bind != "" && s.job.Bind != "none" && s.job.RankFile == "" && s.job.PerHost == 0 {
 		s.job.Map = "openmpi"
 	}
@@ -259,19 +259,19 @@ func (s *settings) finishPlace() {
 	case s.under == hydra && s.job.Bind != "none" && !strings.HasPrefix(s.job.Bind, "user"):
 		s.job.Bind += ":overload-allowed"
 	}
-	s.show = show{what: s.display, report: s.report}
+	s.show = show{what: s.place.display, report: s.place.report}
 }
 
 // sequence tells whether each host of the list is to get a rank, one after the
 // other.
 func (s *settings) sequence() bool {
-	return strings.EqualFold(strings.SplitN(s.mapBy, ":", 2)[0], "seq")
+	return strings.EqualFold(strings.SplitN(s.place.mapBy, ":", 2)[0], "seq")
 }
 
 // counted tells whether the placement says how many ranks there are where -np
 // does not.
 func (s *settings) counted() bool {
-	word := strings.ToLower(s.mapBy)
+	word := strings.ToLower(s.place.mapBy)
 	return s.job.PerHost > 0 || s.job.RankFile != "" || s.sequence() || strings.HasPrefix(word, "ppr:")
 }
 

@@ -33,10 +33,10 @@ func (a *agent) churn(c *call) error {
 	var qp rdma.QP
 	var cq rdma.CQ
 	var mem Region
-	if err := errors.Join(find(a, c.Churn.QP, &qp), find(a, c.Churn.CQ, &cq), find(a, c.Churn.Mem, &mem)); err != nil {
+	if err := errors.Join(find(a, c.Load.Churn.QP, &qp), find(a, c.Load.Churn.CQ, &cq), find(a, c.Load.Churn.Mem, &mem)); err != nil {
 		return err
 	}
-	go c.Churn.run(qp, cq, mem, func() bool { return false })
+	go c.Load.Churn.run(qp, cq, mem, func() bool { return false })
 	return nil
 }
 

@@ -107,7 +107,7 @@ type flooder struct {
 // the survivor sends for ever.
 func (a *agent) flood(c *call, ans *answer) (err error) {
 	if c.On != 0 {
-		return on(a, c.On, func(f *flooder) error { return f.begin(c.Flood) })
+		return on(a, c.On, func(f *flooder) error { return f.begin(c.Load.Flood) })
 	}
 	f := &flooder{ctx: a.ctx}
 	if f.pd, err = a.ctx.AllocPD(); err != nil {
@@ -360,7 +360,7 @@ func (f *refuge) begin(v Victim, dead func(), seed uint64) *floodLife {
 	striding.takes = 2
 	f.private[to.Nums[floodStride]] = striding
 	f.private[to.Nums[floodUC]] = f.inlet(floodUC, floodPrivate, floodMessage, life.qps[floodUC].PostRecv)
-	if _, err := ask(&call{Op: opFlood, On: there.Object, Flood: to}); err != nil {
+	if _, err := ask(&call{Op: opFlood, On: there.Object, Load: load{Flood: to}}); err != nil {
 		f.r.Fatalf("start a victim's traffic: %v", err)
 	}
 	return life

@@ -204,7 +204,7 @@ func checkInbox(r *rig, in *link, inbox Region, receives int) {
 // startChurn starts traffic in the agent's process.
 func (p *Proc) startChurn(c churn, qp rdma.QP, cq rdma.CQ, mem Region) error {
 	c.QP, c.CQ, c.Mem = handleOf(qp), handleOf(cq), handleOf(mem.MR)
-	return p.do(&call{Op: opChurn, Churn: c})
+	return p.do(&call{Op: opChurn, Load: load{Churn: c}})
 }
 
 // forget drops the objects of processes, which have gone with them.

@@ -234,8 +234,8 @@ func (b bounce) run(ctx rdma.Context, mine Region) (slow int, err error) {
 
 // bounce is how an agent plays.
 func (a *agent) bounce(c *call, ans *answer) error {
-	return on(a, c.Bounce.Mem, func(mem Region) (err error) {
-		ans.N, err = c.Bounce.run(a.ctx, mem)
+	return on(a, c.Load.Bounce.Mem, func(mem Region) (err error) {
+		ans.N, err = c.Load.Bounce.run(a.ctx, mem)
 		return err
 	})
 }
@@ -297,6 +297,6 @@ func mapGarbage(r *rig, a, b *side, p rdma.PeerMemory) {
 // bounce plays in the agent's process.
 func (p *Proc) bounce(b bounce, mem Region) (slow int, err error) {
 	b.Mem = handleOf(mem.MR)
-	a, err := p.call(&call{Op: opBounce, Bounce: b})
+	a, err := p.call(&call{Op: opBounce, Load: load{Bounce: b}})
 	return a.N, err
 }

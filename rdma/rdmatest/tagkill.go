@@ -25,7 +25,7 @@ type tagFlood struct {
 }
 
 func (a *agent) tagFlood(c *call) error {
-	f := c.TagFlood
+	f := c.Load.Tags
 	var qp rdma.QP
 	var cq, rcq rdma.CQ
 	var mem Region
@@ -197,7 +197,7 @@ func RunTagFlood(t *testing.T, f FloodFabric) {
 			call(*call) (*answer, error)
 		})
 		fl := tagFlood{QP: handleOf(l.qa), CQ: handleOf(kid.scq), RecvCQ: handleOf(kid.rcq), Mem: handleOf(mem.MR), Seed: uint64(i + 1)}
-		if _, err := p.call(&call{Op: opTagFlood, TagFlood: fl}); err != nil {
+		if _, err := p.call(&call{Op: opTagFlood, Load: load{Tags: fl}}); err != nil {
 			r.Fatalf("start victim %d: %v", i, err)
 		}
 		return life{v, dead, l.qb}

@@ -75,49 +75,52 @@ const (
 type handle uint32
 
 type call struct {
-	Seq    uint64
-	Op     operation
-	On     handle // the object called
-	Send   handle // create QP: CQs
-	Recv   handle
-	SRQ    handle
-	XRCD   handle
-	N, Off int
-	Kind   MemoryKind
-	Access rdma.Access
-	IOVA   uint64
-	Addr   uint64
-	Length uint64
-	Rereg  rdma.ReregFlags
-	Page   pageOp
-	Advice rdma.Advice
-	Flush  rdma.AdviseFlags
-	SGL    []rdma.SGE
-	Port   uint8
-	GID    rdma.GID
-	Data   []byte
-	Attr   rdma.QPAttr
-	Mask   rdma.QPAttrMask
-	Type   rdma.QPType
-	Cap    rdma.QPCap
-	SigAll bool
-	DCKey  uint64
-	Stride rdma.StridingRQ
-	Sends  []sendCall
-	MWType rdma.MWType
-	Recvs  []rdma.RecvWR
-	Ops    []rdma.OpsWR
-	Churn  churn
-	Flood  flood
-
-	TagFlood tagFlood
-	Bounce   bounce
-
+	Seq     uint64
+	Op      operation
+	On      handle // the object called
+	Send    handle // create QP: CQs
+	Recv    handle
+	SRQ     handle
+	XRCD    handle
+	N, Off  int
+	Kind    MemoryKind
+	Access  rdma.Access
+	IOVA    uint64
+	Addr    uint64
+	Length  uint64
+	Rereg   rdma.ReregFlags
+	Page    pageOp
+	Advice  rdma.Advice
+	Flush   rdma.AdviseFlags
+	SGL     []rdma.SGE
+	Port    uint8
+	GID     rdma.GID
+	Data    []byte
+	Attr    rdma.QPAttr
+	Mask    rdma.QPAttrMask
+	Type    rdma.QPType
+	Cap     rdma.QPCap
+	SigAll  bool
+	DCKey   uint64
+	Stride  rdma.StridingRQ
+	Sends   []sendCall
+	MWType  rdma.MWType
+	Recvs   []rdma.RecvWR
+	Ops     []rdma.OpsWR
+	Load    load
 	CQInit  rdma.CQInitAttr  // without what handles stand for
 	SRQInit rdma.SRQInitAttr // the same
 	SRQAttr rdma.SRQAttr
 	SRQMask rdma.SRQAttrMask
 	AV      rdma.AV
+}
+
+// A load is what one side does by itself, many times.
+type load struct {
+	Churn  churn
+	Flood  flood
+	Tags   tagFlood
+	Bounce bounce
 }
 
 // A sendCall is a request with handles in place of objects.

@@ -124,7 +124,7 @@ func (c *context) createCQ(op string, attr rdma.CQInitAttr) (rdma.CQ, error) {
 func (c *context) newCQ(op string, attr rdma.CQInitAttr) (*completionQueue, error) {
 	p, cqe := c.p, attr.CQE
 	p.mu.Lock()
-	i, ok := p.freeCQs.take()
+	i, ok := p.free.cqs.take()
 	if ok {
 		p.head.touched.completions = max(p.head.touched.completions, uint32(i)+1)
 	}
@@ -172,7 +172,7 @@ func (c *completionQueue) retire() {
 	c.ctx.events.forget(func(e rdma.AsyncEvent) bool { return e.CQ == rdma.CQ(c) })
 	c.p.byCQ.set(c.index, nil)
 	c.p.mu.Lock()
-	c.p.freeCQs.give(int(c.index))
+	c.p.free.cqs.give(int(c.index))
 	c.p.mu.Unlock()
 }
 

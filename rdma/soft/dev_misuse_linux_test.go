@@ -471,7 +471,7 @@ func (c *clumsy) endAll(rng *rand.Rand) {
 	if p.heap.inUse != kept || p.abandoned != 0 {
 		t.Errorf("%d bytes of the arena are in use, %d of them by shared queues' memory; %d are abandoned", p.heap.inUse, kept, p.abandoned)
 	}
-	for name, x := range map[string]*indexes{"keys": &p.freeKeys, "queue pairs": &p.freeQPs, "shared queues": &p.freeSRQs} {
+	for name, x := range map[string]*indexes{"keys": &p.free.keys, "queue pairs": &p.free.qps, "shared queues": &p.free.srqs} {
 		if used := x.next - len(x.free); used != 0 {
 			t.Errorf("%d %s are in use", used, name)
 		}

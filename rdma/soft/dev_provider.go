@@ -49,13 +49,7 @@ type Provider struct {
 
 	mu        sync.Mutex // guards what follows; taken after all locks of queues
 	heap      *allocator
-	freeKeys  indexes
-	freeQPs   indexes
-	freeCQs   indexes
-	freeSRQs  indexes
-	keyBytes  []uint8  // per region index, the last key byte used
-	lives     []uint16 // per queue index, the last generation of its number
-	srqLives  []uint8  // the same per shared queue
+	free      free
 	nextPD    uint32
 	contexts  int
 	peers     map[rdma.GID]*peer
@@ -68,6 +62,15 @@ type Provider struct {
 	work  progress
 	watch watch
 	tcp   atomic.Pointer[network] // nil without TCP; it may come later, see tcp_rescue.go
+}
+
+// free are the numbers that objects may get, and how often each was given.
+type free struct {
+	keys, qps, cqs, srqs indexes
+
+	keyBytes []uint8  // per region index, the last key byte used
+	lives    []uint16 // per queue index, the last generation of its number
+	srqLives []uint8  // the same per shared queue
 }
 
 // New creates the provider of a rank of the segment.
@@ -161,10 +164,10 @@ func (p *Provider) takeArena() error {
 		atomic.StoreUint64(&p.head.domains[i], 0)
 	}
 	p.heap = newAllocator(l.heapAt, l.size, dirty)
-	p.freeKeys = newIndexes(l.regions)
-	p.freeQPs = newIndexes(l.queues)
-	p.freeCQs = newIndexes(l.completions)
-	p.freeSRQs = newIndexes(l.shared)
+	p.free.keys = newIndexes(l.regions)
+	p.free.qps = newIndexes(l.queues)
+	p.free.cqs = newIndexes(l.completions)
+	p.free.srqs = newIndexes(l.shared)
 
 	// The nonce is to be unique, not secret: a cryptographic source takes longer to
 	// set up than all else here.

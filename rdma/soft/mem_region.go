@@ -44,13 +44,13 @@ func (d *domain) take(op string, r *region) error {
 	p := d.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i, ok := p.freeKeys.take()
+	i, ok := p.free.keys.take()
 	if !ok {
 		d.disown()
 		return &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d keys are in use: close a region first", p.layout.regions), Err: rdma.ErrNoMemory}
 	}
-	for len(p.keyBytes) <= i {
-		p.keyBytes = append(p.keyBytes, 0)
+	for len(p.free.keyBytes) <= i {
+		p.free.keyBytes = append(p.free.keyBytes, 0)
 	}
 	r.pd, r.index = d, uint32(i)
 	p.head.touched.regions = max(p.head.touched.regions, r.index+1)
@@ -61,14 +61,14 @@ func (d *domain) take(op string, r *region) error {
 // nextKey gives a key another low byte than the one it had, and every key
 // before it of the index. Called with mu held.
 func (p *Provider) nextKey(r *region) {
-	p.keyBytes[r.index]++
-	r.key = r.index<<8 | uint32(p.keyBytes[r.index])
+	p.free.keyBytes[r.index]++
+	r.key = r.index<<8 | uint32(p.free.keyBytes[r.index])
 }
 
 // giveBack ends a key that no process uses any more.
 func (d *domain) giveBack(index uint32) {
 	d.p.mu.Lock()
-	d.p.freeKeys.give(int(index))
+	d.p.free.keys.give(int(index))
 	d.p.mu.Unlock()
 	d.disown()
 }

@@ -190,7 +190,7 @@ func (w *window) end(q *queuePair, wr *rdma.SendWR) bool {
 	}
 	w.bound, w.of = part, m
 	w.p.mu.Lock()
-	w.p.keyBytes[w.index] = uint8(part.key) // the next owner of the index has another
+	w.p.free.keyBytes[w.index] = uint8(part.key) // the next owner of the index has another
 	w.p.mu.Unlock()
 	w.p.publish(part)
 	return true

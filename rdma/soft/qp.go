@@ -247,21 +247,21 @@ func (q *queuePair) create() error {
 	}
 	defer func() { unlock() }()
 	p.mu.Lock()
-	i, ok := p.freeQPs.take()
+	i, ok := p.free.qps.take()
 	if ok {
-		for len(p.lives) <= i {
-			p.lives = append(p.lives, 0)
+		for len(p.free.lives) <= i {
+			p.free.lives = append(p.free.lives, 0)
 		}
-		p.lives[i] = p.cfg.Numbers.next(p.lives[i])
+		p.free.lives[i] = p.cfg.Numbers.next(p.free.lives[i])
 		q.index = uint32(i)
-		q.num = uint32(p.lives[i])<<queueBits | q.index
+		q.num = uint32(p.free.lives[i])<<queueBits | q.index
 		p.head.touched.queues = max(p.head.touched.queues, q.index+1)
 	}
 	p.mu.Unlock()
 	for tries := 0; ok && q.within != nil && tries < 1<<(24-queueBits) && p.targetNumbered(q.num, q.within.id) != nil; tries++ {
 		p.mu.Lock()
-		p.lives[i] = p.cfg.Numbers.next(p.lives[i])
-		q.num = uint32(p.lives[i])<<queueBits | q.index
+		p.free.lives[i] = p.cfg.Numbers.next(p.free.lives[i])
+		q.num = uint32(p.free.lives[i])<<queueBits | q.index
 		p.mu.Unlock()
 	}
 	if !ok {

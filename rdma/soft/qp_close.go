@@ -85,7 +85,7 @@ func (q *queuePair) destroy(waited *patience) error {
 		p.byQPN.set(q.index, nil)
 		q.freeSlots()
 		p.mu.Lock()
-		p.freeQPs.give(int(q.index))
+		p.free.qps.give(int(q.index))
 		p.mu.Unlock()
 	}
 	if held {

@@ -33,12 +33,12 @@ func (p *Provider) srqRankBits() (rank, all int) {
 func (p *Provider) numberOf(index uint32) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.srqLives) <= int(index) {
-		p.srqLives = append(p.srqLives, 0)
+	for len(p.free.srqLives) <= int(index) {
+		p.free.srqLives = append(p.free.srqLives, 0)
 	}
 	rank, all := p.srqRankBits()
-	p.srqLives[index] = p.srqLives[index]%(1<<(all-srqIndexBits-rank)-1) + 1
-	return uint32(p.srqLives[index])<<(srqIndexBits+rank) | uint32(p.cfg.Rank)<<srqIndexBits | index
+	p.free.srqLives[index] = p.free.srqLives[index]%(1<<(all-srqIndexBits-rank)-1) + 1
+	return uint32(p.free.srqLives[index])<<(srqIndexBits+rank) | uint32(p.cfg.Rank)<<srqIndexBits | index
 }
 
 func (d *domain) CreateSRQ(init rdma.SRQInitAttr) (rdma.SRQ, error) {

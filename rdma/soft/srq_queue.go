@@ -70,7 +70,7 @@ func (d *domain) openShared(op string, maxWR, maxSGE, maxTags int, striding rdma
 		h.block = list[len(list)-1]
 		p.sharedBlocks[shape] = list[:len(list)-1]
 	}
-	i, ok := p.freeSRQs.take()
+	i, ok := p.free.srqs.take()
 	if ok {
 		p.head.touched.shared = max(p.head.touched.shared, uint32(i)+1)
 	}
@@ -167,7 +167,7 @@ func (p *Provider) keepBlock(b sharedBlock) {
 
 func (p *Provider) giveSRQ(i int) {
 	p.mu.Lock()
-	p.freeSRQs.give(i)
+	p.free.srqs.give(i)
 	p.mu.Unlock()
 }
 
