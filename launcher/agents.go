@@ -90,7 +90,7 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		r.links = append(r.links, l)
 		r.heartbeat.remote = append(r.heartbeat.remote, l.Remote())
 	}
-	r.master, spec.HostLease = spec.MasterHost, c.job.agentTimeout()
+	r.master, spec.HostLease = spec.Master.Host, c.job.agentTimeout()
 	c.mu.Unlock()
 	way := c.reach() // while remote shells log in
 	c.mu.Lock()

@@ -317,16 +317,17 @@ func isFile(w io.Writer) bool {
 }
 
 // terminal is what hosts are told of ranks' terminals.
-func (o *Output) terminal(spec *host.Spec) {
+func (o *Output) terminal() (t host.TerminalSpec) {
 	switch o.Terminal {
 	case "":
-		return
+		return t
 	case "always":
-		spec.PTY = host.NeedPTY
+		t.PTY = host.NeedPTY
 	default:
-		spec.PTY = host.TryPTY
+		t.PTY = host.TryPTY
 	}
 	if o.Screen != nil {
-		spec.Rows, spec.Cols = o.Screen()
+		t.Rows, t.Cols = o.Screen()
 	}
+	return t
 }

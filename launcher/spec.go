@@ -44,34 +44,25 @@ func (c *controller) spec(g *group) host.Spec {
 		PythonAbort: !c.job.NoPythonAbort && !c.job.Continuous,
 		Grace:       c.job.grace(),
 
-		Master:     "127.0.0.1", // unless the hosts are apart
-		MasterPort: g.masterPort(c.job.ports),
-		MasterHost: g.hostOf[0],
-		Ports:      c.job.ports,
+		Master: host.MasterSpec{Address: "127.0.0.1", Port: g.masterPort(c.job.ports), Host: g.hostOf[0]}, // unless the hosts are apart
+		Ports:  c.job.ports,
 
 		PMIx:        c.requests.space(g),
-		Helper:      c.job.PMIx,
 		PMIxTimeout: c.job.PMIxTimeout,
-
-		OffloadProgram: c.job.OffloadProgram,
-		ProfileLibrary: c.job.ProfileLibrary,
+		Helpers:     host.Helpers{PMIx: c.job.PMIx, Offload: c.job.OffloadProgram, Profile: c.job.ProfileLibrary},
 
 		Universe: c.worlds.universeTold(),
 		Preset:   g.preset,
 		Spawner:  g.spawner,
 
-		Reader: c.job.StdinRank,
-		Merge:  out.Merge,
-		Stamp:  c.outlet.style().Stamped() || c.job.Lines != nil,
-		Prompt: out.Prompt,
-		Alone:  out.PromptAlone,
-		Raw:    out.Raw,
-		Sample: c.job.Sample,
+		Reader:   c.job.StdinRank,
+		Output:   host.OutputSpec{Merge: out.Merge, Stamp: c.outlet.style().Stamped() || c.job.Lines != nil, Prompt: out.Prompt, Alone: out.PromptAlone, Raw: out.Raw},
+		Terminal: out.terminal(),
+		Sample:   c.job.Sample,
 	}
 	if c.job.Profile {
 		spec.Profile = max(profileLeast, min(profileMost, profileAll/g.size()))
 	}
-	out.terminal(&spec)
 	return spec
 }
 

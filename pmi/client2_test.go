@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/pmi/pmitest"
 )
 
 // client2 is a rank that speaks PMI-2, for tests.
@@ -90,7 +91,7 @@ func TestPMI2Ranks(t *testing.T) {
 		for _, mixed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, mixed %v", name, mixed), func(t *testing.T) {
 				testenv.NoLeaks(t)
-				j := newTestJob(t, hostOf, NewMemStore(hostsOf(hostOf)))
+				j := newTestJob(t, hostOf, pmitest.Stores(hostsOf(hostOf)))
 				ctx := testenv.Deadline(t, time.Minute)
 				done := make(chan error)
 				for r, env := range j.envs {

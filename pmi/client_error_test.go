@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/pack"
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/pmi/pmitest"
 )
 
 // scripted is a server that answers each line with what answers has for it, or
@@ -238,7 +239,7 @@ func TestEndedContextLeavesClient(t *testing.T) {
 func TestRankDiesInMidFence(t *testing.T) {
 	testenv.NoLeaks(t)
 	ctx := testenv.Deadline(t, time.Minute)
-	j := newTestJob(t, []int{0, 0, 1}, NewMemStore(2))
+	j := newTestJob(t, []int{0, 0, 1}, pmitest.Stores(2))
 	waiting := make(chan error, 2)
 	for _, r := range []int{0, 1} {
 		c, err := Dial(j.envs[r])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/pmi/pmitest"
 )
 
 // placements are jobs of several shapes: the host of each rank.
@@ -60,7 +61,7 @@ func TestAllGather(t *testing.T) {
 				}
 				testenv.NoLeaks(t)
 				ctx := testenv.Deadline(t, 5*time.Minute)
-				j := newTestJob(t, hostOf, NewMemStore(hostsOf(hostOf)))
+				j := newTestJob(t, hostOf, pmitest.Stores(hostsOf(hostOf)))
 				for i := range j.envs {
 					j.envs[i].Cards = cards
 				}
@@ -86,7 +87,7 @@ func TestAllGather(t *testing.T) {
 func TestUniverseAndAppNum(t *testing.T) {
 	testenv.NoLeaks(t)
 	ctx := testenv.Deadline(t, 5*time.Minute)
-	j := newTestJob(t, []int{0, 1, 0, 1, 1}, NewMemStore(2))
+	j := newTestJob(t, []int{0, 1, 0, 1, 1}, pmitest.Stores(2))
 	j.ranks(func(c *Client) error {
 		if n, known, err := c.Universe(ctx); n != testUniverse || !known || err != nil {
 			return fmt.Errorf("universe %d, %v, %v; want %d", n, known, err, testUniverse)
@@ -106,7 +107,7 @@ func TestPutBarrierGet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			ctx := testenv.Deadline(t, 5*time.Minute)
-			j := newTestJob(t, hostOf, NewMemStore(hostsOf(hostOf)))
+			j := newTestJob(t, hostOf, pmitest.Stores(hostsOf(hostOf)))
 			j.ranks(func(c *Client) error {
 				for round := range 3 {
 					if err := c.Put(fmt.Sprint("k-", c.Rank()), fmt.Sprintf("a=b c %d.%d", c.Rank(), round)); err != nil {
@@ -135,7 +136,7 @@ func TestPutBarrierGet(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	testenv.NoLeaks(t)
-	j := newTestJob(t, []int{0, 1, 1}, NewMemStore(2))
+	j := newTestJob(t, []int{0, 1, 1}, pmitest.Stores(2))
 	ctx := testenv.Deadline(t, time.Minute)
 	j.ranks(func(c *Client) error {
 		if c.Rank() == 2 {
@@ -166,7 +167,7 @@ func TestNames(t *testing.T) {
 
 func TestSpawnRefused(t *testing.T) {
 	testenv.NoLeaks(t)
-	j := newTestJob(t, []int{0}, NewMemStore(1))
+	j := newTestJob(t, []int{0}, pmitest.Stores(1))
 	ctx := testenv.Deadline(t, time.Minute)
 	j.ranks(func(c *Client) error {
 		if _, err := c.Spawn(ctx, []SpawnApp{{Program: "x", N: 1}}, nil); !errors.Is(err, ErrRefused) {
@@ -186,7 +187,7 @@ func TestSpawnRefused(t *testing.T) {
 
 func TestBlockedCallEndsWithContext(t *testing.T) {
 	testenv.NoLeaks(t)
-	j := newTestJob(t, []int{0, 0}, NewMemStore(1))
+	j := newTestJob(t, []int{0, 0}, pmitest.Stores(1))
 	c, err := Dial(j.envs[0])
 	if err != nil {
 		t.Fatal(err)

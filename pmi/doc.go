@@ -14,8 +14,7 @@
 // [Env] says what a launcher left in the environment. [Message] is one line of
 // the wire, of either version. [Engine] is a launcher's side for the ranks of one host: bytes of
 // the ranks' sockets in, [Event]s out. [Store] completes a fence over all hosts
-// of a job; [NewMemStore] does so inside one process, internal/gossip between
-// agents. [Client] is a rank's side.
+// of a job, internal/gossip between agents. [Client] is a rank's side.
 //
 // # States
 //

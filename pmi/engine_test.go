@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/pmi/pmitest"
 )
 
 const sayInit = "cmd=init pmi_version=1 pmi_subversion=1\n"
@@ -308,9 +309,9 @@ func TestJoinedAndFinalized(t *testing.T) {
 	check("gone", true, true)
 }
 
-func TestMemStore(t *testing.T) {
+func TestStores(t *testing.T) {
 	testenv.NoLeaks(t)
-	stores := NewMemStore(2)
+	stores := pmitest.Stores(2)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { _, err := stores[0].Fence(ctx, 1, nil); done <- err }()
@@ -320,11 +321,11 @@ func TestMemStore(t *testing.T) {
 	}
 	go func() { _, err := stores[0].Fence(context.Background(), 2, []byte("a")); done <- err }()
 	stores[1].Close()
-	if err := <-done; !errors.Is(err, ErrStoreClosed) {
-		t.Errorf("fence with a host that closes: %v, want ErrStoreClosed", err)
+	if err := <-done; !errors.Is(err, pmitest.ErrClosed) {
+		t.Errorf("fence with a host that closes: %v, want ErrClosed", err)
 	}
-	if _, err := stores[0].Fence(context.Background(), 3, nil); !errors.Is(err, ErrStoreClosed) {
-		t.Errorf("fence after that: %v, want ErrStoreClosed", err)
+	if _, err := stores[0].Fence(context.Background(), 3, nil); !errors.Is(err, pmitest.ErrClosed) {
+		t.Errorf("fence after that: %v, want ErrClosed", err)
 	}
 }
 
@@ -478,7 +479,7 @@ func BenchmarkAllGatherEngine(b *testing.B) {
 // A launcher gives its engine what ranks say, and does what the events tell.
 func ExampleEngine() {
 	e := NewEngine(EngineConfig{KVSName: "job-7", Size: 1, Ranks: []int{0}, Mapping: Mapping([]int{0})})
-	store := NewMemStore(1)[0]
+	store := pmitest.Stores(1)[0]
 	defer store.Close()
 	events := e.Receive(0, []byte("cmd=init pmi_version=1 pmi_subversion=1\ncmd=barrier_in\n"))
 	for len(events) > 0 {

@@ -1,12 +1,24 @@
 package pmi
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/gorun-mpi/gorun/internal/pack"
 )
+
+// A Store completes the fences of a job over all its hosts. Each host has one.
+type Store interface {
+	// Fence gives this host's contribution to the fence of an epoch, and returns the contributions
+	// of all hosts, by host index. It blocks until all hosts have contributed or ctx ends, or fails
+	// with an error that names the lost host. Each host calls it once per epoch, in any order, and
+	// several epochs may be open. The store keeps contribution. The result must not be changed.
+	Fence(ctx context.Context, epoch uint64, contribution []byte) (all [][]byte, err error)
+	// Close ends running fences with an error.
+	Close() error
+}
 
 // A fence is entered by all ranks of the job with the same command. What a host
 // contributes is, in msgpack,

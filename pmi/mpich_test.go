@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/pmi/pmitest"
 )
 
 // asClient in the environment makes the test binary a rank.
@@ -213,7 +214,7 @@ func TestMPICHProgram(t *testing.T) {
 	for name, hostOf := range map[string][]int{"np 1": {0}, "np 2": {0, 0}, "np 4": {0, 0, 0, 0}, "np 3 on two hosts": {0, 1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			testenv.NoLeaks(t)
-			j := newTestJob(t, hostOf, NewMemStore(hostsOf(hostOf)))
+			j := newTestJob(t, hostOf, pmitest.Stores(hostsOf(hostOf)))
 			lines, codes := j.launch(t, nil, hello)
 			n := len(hostOf)
 			for r, line := range lines {
@@ -235,7 +236,7 @@ func TestMPICHProgram(t *testing.T) {
 	}
 	t.Run("spawn", func(t *testing.T) {
 		testenv.NoLeaks(t)
-		j := newTestJob(t, []int{0, 0}, NewMemStore(1))
+		j := newTestJob(t, []int{0, 0}, pmitest.Stores(1))
 		lines, codes := j.launch(t, nil, hello, "spawn")
 		if got := strings.Join(lines, "\n"); !strings.Contains(got, "cannot spawn") || codes[0] != 0 {
 			t.Errorf("exits %v:\n%s", codes, got)
@@ -244,7 +245,7 @@ func TestMPICHProgram(t *testing.T) {
 	t.Run("abort", func(t *testing.T) {
 		testenv.NoLeaks(t)
 		ctx := testenv.Deadline(t, time.Minute)
-		j := newTestJob(t, []int{0, 0}, NewMemStore(1))
+		j := newTestJob(t, []int{0, 0}, pmitest.Stores(1))
 		j.launch(t, func(j *testJob, kill func()) {
 			defer kill()
 			if a := await(ctx, j, func(Abort) bool { return true }); a.Rank != 1 || a.Code != 7 {
@@ -255,7 +256,7 @@ func TestMPICHProgram(t *testing.T) {
 	t.Run("exit without finalize", func(t *testing.T) {
 		testenv.NoLeaks(t)
 		ctx := testenv.Deadline(t, time.Minute)
-		j := newTestJob(t, []int{0, 0}, NewMemStore(1))
+		j := newTestJob(t, []int{0, 0}, pmitest.Stores(1))
 		j.launch(t, func(j *testJob, kill func()) {
 			defer kill()
 			if v := j.violation(ctx); v.Rank != 1 || !strings.Contains(v.Err.Error(), "without finalize") {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gorun-mpi/gorun/pmi/pmitest"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,7 +41,7 @@ type testHost struct {
 const testUniverse = 100
 
 // newTestJob places rank r on hostOf[r].
-func newTestJob(t *testing.T, hostOf []int, stores []Store) *testJob {
+func newTestJob(t *testing.T, hostOf []int, stores []*pmitest.Store) *testJob {
 	t.Helper()
 	j := &testJob{t: t, seen: make(chan struct{}, 1000)}
 	j.ctx, j.cancel = context.WithCancel(context.Background())

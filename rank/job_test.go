@@ -22,6 +22,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/pmi"
+	"github.com/gorun-mpi/gorun/pmi/pmitest"
 	"github.com/gorun-mpi/gorun/rank"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )
@@ -146,7 +147,7 @@ func (j *job) start(t testing.TB) {
 		}
 	}
 	t.Cleanup(func() { j.stop(t) })
-	stores, hostOf := pmi.NewMemStore(len(j.hosts)), []int{}
+	stores, hostOf := pmitest.Stores(len(j.hosts)), []int{}
 	for host, k := range j.hosts {
 		for range k {
 			hostOf = append(hostOf, host)

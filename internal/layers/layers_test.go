@@ -56,6 +56,7 @@ var layers = []layer{
 	{"coll", "plans and the machine that runs them", "rdma internal/arch internal/kernel internal/sendq internal/shm internal/wait"},
 	{"coll/sim", "collectives of many thousand ranks on a fabric with a virtual clock", "coll"},
 	{"pmi", "PMI-1 and PMI-2: wires, engine, Store; PMI-1: client", "internal/envvar internal/pack"},
+	{"pmi/pmitest", "fences between hosts of one process, in tests", ""},
 	{"rdma", "the verbs object model and its rules", ""},
 	{"rdma/soft", "the software device", "rdma internal/arch internal/ports internal/proc internal/shm"},
 	{"rdma/soft/softtls", "TLS 1.3 for its connections between hosts", "rdma/soft internal/tlskey"},

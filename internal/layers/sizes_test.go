@@ -34,7 +34,7 @@ var measures = map[string]measure{
 }
 
 // rigs are what tests, examples and builds stand on. Product is what is neither a rig nor a test nor generated.
-var rigs = []string{"coll/sim", "e2e", "examples", "internal/layers", "internal/rxevm", "internal/testbed", "internal/testenv", "internal/topo/topotest", "rank/ranktest", "rdma/dropin/conformance", "rdma/rdmatest", "scripts", "testdata"}
+var rigs = []string{"coll/sim", "e2e", "examples", "internal/layers", "internal/rxevm", "internal/testbed", "internal/testenv", "internal/topo/topotest", "pmi/pmitest", "rank/ranktest", "rdma/dropin/conformance", "rdma/rdmatest", "scripts", "testdata"}
 
 // sizes.txt has a limit in each line: what is counted, of what, the number.
 func TestSizesHold(t *testing.T) {

@@ -60,7 +60,7 @@ type piece struct {
 const pieceMost = 1 << 20
 
 // begin has an agent start its ranks.
-type begin struct{ Master string } // the address of host.Spec.MasterHost
+type begin struct{ Master string } // the address of MasterSpec.Host
 
 // lost is a host that the controller takes for gone.
 type lost struct{ Host, Why string }

@@ -24,7 +24,7 @@ import (
 
 func TestFramesRoundTrip(t *testing.T) {
 	orders := []order{
-		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Stamp: true, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Apart: true, Toward: "10.0.0.1", Remote: true}, time.Minute, 4711}},
+		{Setup: &setup{host.Spec{Job: "j", Host: "a", Hosts: 2, NP: 4, Ranks: []host.RankSpec{{Rank: 1, App: 1}, {Rank: 3, CPUs: []int{0, 64}}}, Apps: []host.AppSpec{{Argv: []string{"p", ""}, Env: []string{"A=1"}, Dir: "/", NP: 3}, {NP: 1}}, Output: host.OutputSpec{Stamp: true}, Grace: time.Second, Stdin: host.StdinPump}, []byte{1, 0, 255}, Way{Apart: true, Toward: "10.0.0.1", Remote: true}, time.Minute, 4711}},
 		{Peers: map[int]string{0: "127.0.0.1:1", 12: "127.0.0.1:2"}},
 		{Begin: &begin{"127.0.0.1:1"}},
 		{Command: &host.Command{Kind: host.End, Signal: syscall.SIGINT}},

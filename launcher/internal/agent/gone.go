@@ -139,8 +139,8 @@ func masterOf(pids []int) []int {
 
 // program is the name of a process's program, as its kernel has it.
 func program(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	return string(text)
+	s, _ := proc.Of(pid)
+	return s.Name
 }
 
 // parsePeer reads a line of the kernel's table of connections over TCP; ok: it is of one that is established.

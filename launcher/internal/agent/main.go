@@ -216,7 +216,7 @@ func (a *agent) run(ctx context.Context, in *bufio.Reader) error {
 	select {
 	case master := <-a.begin:
 		if at, err := netip.ParseAddrPort(master); err == nil && a.setup.Way.Apart {
-			a.spec.Master = at.Addr().String()
+			a.spec.Master.Address = at.Addr().String()
 		}
 		if err := a.serve(store); err != nil {
 			return err

@@ -149,7 +149,7 @@ func TestOpenMPIsLevelsEndWithTheirJob(t *testing.T) {
 }
 
 func TestSharedVarsKeepTheUsersSettings(t *testing.T) {
-	spec := &Spec{NP: 6, Master: "127.0.0.1", MasterPort: 4711, Ranks: make([]RankSpec, 3)}
+	spec := &Spec{NP: 6, Master: MasterSpec{Address: "127.0.0.1", Port: 4711}, Ranks: make([]RankSpec, 3)}
 	for _, c := range []struct {
 		user, want []string
 	}{

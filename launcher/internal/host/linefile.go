@@ -43,7 +43,7 @@ const slotSize = stdio.LineMax + 2*bufMost
 // held, and keeps the rest. send takes what is passed on first.
 func (o *output) sort(local, number int, data []byte, fresh int, send func(local, number int, data []byte)) {
 	p := &o.ranks[local].pipes[number]
-	if o.spec.Raw {
+	if o.spec.Output.Raw {
 		send(local, number, data)
 		return
 	}
@@ -58,7 +58,7 @@ func (o *output) sort(local, number int, data []byte, fresh int, send func(local
 		fresh, send = len(data), o.sendOwn
 	}
 	o.asks(local, number)
-	if o.spec.Prompt > 0 {
+	if o.spec.Output.Prompt > 0 {
 		o.awaitNewline(p)
 	}
 }

@@ -132,7 +132,8 @@ func (o *output) holders() Event {
 	}
 	for _, pid := range proc.All() {
 		for _, local := range holds(pid, names) {
-			ranks[local] = append(ranks[local], fmt.Sprintf("%s (pid %d)", programName(pid), pid))
+			s, _ := proc.Of(pid)
+			ranks[local] = append(ranks[local], fmt.Sprintf("%s (pid %d)", s.Name, pid))
 		}
 	}
 	first := -1
@@ -195,10 +196,4 @@ func elsewhere(name, open string) bool {
 	here, err := os.Stat(name)
 	there, err2 := os.Stat(open)
 	return err == nil && err2 == nil && !os.SameFile(here, there)
-}
-
-// programName is what the kernel calls a process's program.
-func programName(pid int) string {
-	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	return strings.TrimSuffix(string(name), "\n")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
@@ -125,7 +126,7 @@ func TestHoldersAreNamed(t *testing.T) {
 		{"many", "for i in 1 2 3 4 5; do sleep 600 & done; exec sleep 0", `^\w+ \(pid \d+\), \w+ \(pid \d+\), \w+ \(pid \d+\) and 2 more processes, which`, NoPTY, Settle},
 	} {
 		spec := ranks(1, "sh", "-c", c.script)
-		spec.PTY, spec.Grace = c.pty, 50*time.Millisecond
+		spec.Terminal.PTY, spec.Grace = c.pty, 50*time.Millisecond
 		var cut []string
 		for _, e := range record(t, spec, func(h *Host, e Event) {
 			if e.Kind == Lingers {
@@ -148,7 +149,8 @@ func TestHoldersOfSeveralRanks(t *testing.T) {
 	for i := range d.pipes[:2] { // what is written there by nobody is on its way, or of a process that cannot be seen
 		closeFD(&d.pipes[i])
 	}
-	this := fmt.Sprintf("%s (pid %d), which", programName(os.Getpid()), os.Getpid())
+	self, _ := proc.Of(os.Getpid())
+	this := fmt.Sprintf("%s (pid %d), which", self.Name, os.Getpid())
 	if got := d.output.holders(); got.Kind != Cut || got.Rank != 2 || !strings.HasPrefix(got.Text, this) || !strings.Contains(got.Text, "killed, as is what 2 more had started;") {
 		t.Errorf("got rank %d, %q, want rank 2, %s", got.Rank, got.Text, this)
 	}

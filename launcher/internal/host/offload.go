@@ -151,7 +151,7 @@ func (d *daemon) start(n int) error {
 	if d.segment.Ranks() < len(d.spec.Ranks)+n {
 		return fmt.Errorf("host %s has %d ranks, expected 2 to %d", d.spec.Host, len(d.spec.Ranks), shm.MaxRanks-n)
 	}
-	program := d.spec.OffloadProgram
+	program := d.spec.Helpers.Offload
 	if program == "" {
 		path, err := self.Path()
 		if err != nil {

@@ -31,7 +31,7 @@ type output struct {
 	discard bool      // nobody wants output any more
 	open    int       // pipes that may bring more
 	prompt  time.Time // when the begin of a line may be due; zero: none is
-	crowded bool      // several ranks are within a line, and spec.Alone has the begins wait until one of these ends
+	crowded bool      // several ranks are within a line, and spec.Output.Alone has the begins wait until one of these ends
 	brought uint64    // how often a pipe was read
 	heard   uint64    // brought, when the silence was begun to be timed
 	linger  linger
@@ -127,7 +127,7 @@ func (o *output) send(local, number int, e Event) {
 		return
 	}
 	e.Kind, e.Rank, e.Stream = Output, o.rankOf(local), number
-	if o.spec.Stamp {
+	if o.spec.Output.Stamp {
 		e.Time = time.Now().UnixNano()
 	}
 	o.streams[number].ahead += len(e.Data)
@@ -154,7 +154,7 @@ func (o *output) awaitNewline(p *pipe) {
 // timeSilence has promptsOnTime look in time.
 func (o *output) timeSilence(now time.Time) {
 	if o.prompt.IsZero() {
-		o.prompt, o.heard = now.Add(o.spec.Prompt), o.brought
+		o.prompt, o.heard = now.Add(o.spec.Output.Prompt), o.brought
 	}
 }
 
@@ -166,7 +166,7 @@ func (o *output) lineEnded() {
 	}
 }
 
-// mayPrompt tells whether the begin of a line may be passed on, under spec.Alone: where output goes to a file or to a
+// mayPrompt tells whether the begin of a line may be passed on, under spec.Output.Alone: where output goes to a file or to a
 // program, it would cut a line for nothing if other ranks went on with theirs.
 func (o *output) mayPrompt(now time.Time) bool {
 	if o.brought != o.heard {
@@ -188,7 +188,7 @@ func (o *output) stopped() bool { return o.paused() || o.aside.waiting > 0 }
 
 // awaitAll begins to wait for all ends of lines anew, when ranks may write again.
 func (o *output) awaitAll() {
-	if o.spec.Prompt == 0 || o.stopped() {
+	if o.spec.Output.Prompt == 0 || o.stopped() {
 		return
 	}
 	for _, r := range o.up() {
@@ -208,7 +208,7 @@ func (o *output) promptsOnTime(now time.Time) {
 		return
 	}
 	o.prompt = time.Time{}
-	if o.spec.Alone && !o.mayPrompt(now) {
+	if o.spec.Output.Alone && !o.mayPrompt(now) {
 		return
 	}
 	for i, r := range o.up() {
@@ -223,7 +223,7 @@ func (o *output) promptsOnTime(now time.Time) {
 			if n, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ); err == nil && n > 0 {
 				p.since = now
 			}
-			due := p.since.Add(o.spec.Prompt)
+			due := p.since.Add(o.spec.Output.Prompt)
 			if !now.Before(due) {
 				p.since = time.Time{}
 				if data := p.lines.Flush(); len(data) > 0 {

@@ -240,7 +240,7 @@ func TestPromptIsNotSeenInAPausedStream(t *testing.T) {
 	for _, how := range []string{"stream is paused", "other stream is paused", "long line waits", "more is in the pipe"} {
 		t.Run(how, func(t *testing.T) {
 			d := newDesk(t, 2)
-			d.spec.Prompt = 100 * time.Millisecond
+			d.spec.Output.Prompt = 100 * time.Millisecond
 			late := time.Now().Add(time.Hour)
 			d.write(0, "the begin ")
 			d.read()
@@ -284,7 +284,7 @@ func TestPromptIsNotSeenInAPausedStream(t *testing.T) {
 // writes; the lines of several stay whole.
 func TestPromptAlone(t *testing.T) {
 	d := newDesk(t, 3)
-	d.spec.Prompt, d.spec.Alone = 100*time.Millisecond, true
+	d.spec.Output.Prompt, d.spec.Output.Alone = 100*time.Millisecond, true
 	now := time.Now().Add(time.Hour)
 	say := func(rank int, text string) {
 		d.write(rank, text)
@@ -335,7 +335,7 @@ func TestPromptAlone(t *testing.T) {
 
 func TestRawOutputWaitsForNoNewline(t *testing.T) {
 	d := newDesk(t, 1)
-	d.spec.Raw = true
+	d.spec.Output.Raw = true
 	for _, piece := range []string{"name", ": ", "x\ny"} {
 		had := d.out[0].Len()
 		d.write(0, piece)

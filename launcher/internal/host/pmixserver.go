@@ -62,7 +62,7 @@ func (x *pmixServer) open() error {
 func (x *pmixServer) listen() error {
 	spec := &x.spec
 	server, err := sidecar.Listen(sidecar.Config{
-		Program:  spec.Helper,
+		Program:  spec.Helpers.PMIx,
 		Env:      func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
 		Host:     spec.Host,
 		Dir:      x.dir,

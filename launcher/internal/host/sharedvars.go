@@ -65,9 +65,9 @@ func newSharedVars(spec *Spec, user []string, oneArena bool) sharedVars {
 	}
 	set("WORLD_SIZE", strconv.Itoa(spec.NP))
 	set("LOCAL_WORLD_SIZE", strconv.Itoa(len(spec.Ranks)))
-	set("MASTER_ADDR", spec.Master)
-	if spec.MasterPort != 0 {
-		set("MASTER_PORT", strconv.Itoa(spec.MasterPort))
+	set("MASTER_ADDR", spec.Master.Address)
+	if spec.Master.Port != 0 {
+		set("MASTER_PORT", strconv.Itoa(spec.Master.Port))
 	}
 	if r := spec.Ports; r.Len() > 0 {
 		first, last, count := strconv.Itoa(r.First), strconv.Itoa(r.Last), strconv.Itoa(r.Len())

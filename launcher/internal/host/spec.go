@@ -41,45 +41,35 @@ const (
 
 // Spec is the work of one host.
 type Spec struct {
-	Job     string // the job's random name, and that of a group in it
-	Group   int    // 0: the job as it was started, else what running ranks spawned
-	Host    string // this host's
-	Index   int    // among the job's Hosts
-	Address string // at which the others reach it; "": all are this machine
-	Hosts   int
-	Flat    bool       // the job began on one host, and groups have PMIx servers of their own: Open MPI's ranks, also spawned ones, make no levels of hosts
-	NP      int        // ranks of the job
-	Ranks   []RankSpec // those that run here, in ascending order
-	Apps    []AppSpec  // the programs of the job
-	Mapping string     // of all ranks, as PMI tells it
-	Emulate []string
-	Async   string // Job.AsyncProgress
-	Offload int    // threads of the daemon that steps started collectives; 0: there is none
-	Secure  bool   // ranks that do not encrypt what they send to other hosts are refused
-	Grace   time.Duration
-	Stdin   Stdin
-	Reader  int           // the rank that has it, or EveryRank
-	Merge   bool          // ranks write standard error where they write output
-	Stamp   bool          // tell when output came
-	Prompt  time.Duration // silence after which the begin of a line is passed on; 0: it never is
-	Alone   bool          // that silence is of all ranks of the host, and no other one may be within a line
-	Raw     bool          // what ranks write is passed on at once
-	Sample  time.Duration // how often to tell what the ranks use; 0: never
-	Profile int           // events of each rank's record of calls that are told; 0: ranks make none
-	PTY     PTY
-	Rows    int // of ranks' terminals; 0: not known
-	Cols    int
-	MPI     string // the library that programs of the standard ABI load, as package mpilib finds it; "": the loader's choice
-	PMIPort bool   // ranks connect to a port instead of inheriting a socket
-	PMIFD   bool   // none does
+	Job      string // the job's random name, and that of a group in it
+	Group    int    // 0: the job as it was started, else what running ranks spawned
+	Host     string // this host's
+	Index    int    // among the job's Hosts
+	Address  string // at which the others reach it; "": all are this machine
+	Hosts    int
+	Flat     bool       // the job began on one host, and groups have PMIx servers of their own: Open MPI's ranks, also spawned ones, make no levels of hosts
+	NP       int        // ranks of the job
+	Ranks    []RankSpec // those that run here, in ascending order
+	Apps     []AppSpec  // the programs of the job
+	Mapping  string     // of all ranks, as PMI tells it
+	Emulate  []string
+	Async    string // Job.AsyncProgress
+	Offload  int    // threads of the daemon that steps started collectives; 0: there is none
+	Secure   bool   // ranks that do not encrypt what they send to other hosts are refused
+	Grace    time.Duration
+	Stdin    Stdin
+	Reader   int // the rank that has it, or EveryRank
+	Output   OutputSpec
+	Sample   time.Duration // how often to tell what the ranks use; 0: never
+	Profile  int           // events of each rank's record of calls that are told; 0: ranks make none
+	Terminal TerminalSpec
+	MPI      string // the library that programs of the standard ABI load, as package mpilib finds it; "": the loader's choice
+	PMIPort  bool   // ranks connect to a port instead of inheriting a socket
+	PMIFD    bool   // none does
 	// Universe is how many ranks the job has room for, as programs that spawn
 	// want to know; 0: unknown.
-	Universe int
-	// Master is the address of rank 0's host and MasterPort a port that was free
-	// there, for programs that meet by themselves. "" and 0: not known.
-	Master     string
-	MasterPort int
-	MasterHost int               // the index of that host
+	Universe   int
+	Master     MasterSpec
 	Ports      ports.Range       // of which the ranks listen at some; the zero value: at any
 	Preset     map[string]string // keys that the group's key-value space holds from the start
 	Spawner    string            // the job whose rank has spawned this group; "": none has
@@ -91,14 +81,40 @@ type Spec struct {
 	PythonAbort bool
 	Hang        time.Duration // after which a job in which nothing moves is told of; 0: never
 	PMIx        *link.Space   // for programs of Open MPI; nil: they are not served
-	Helper      string        // gorun-pmix
-	// ProfileLibrary is libgorun-profile.so; "": where make build or make install puts it, as seen from this program.
-	ProfileLibrary string
-	// OffloadProgram is gorun-offload; "": beside this program.
-	OffloadProgram string
+	Helpers     Helpers
 	// PMIxTimeout is how long that may do nothing when it should answer; 0: the
 	// default of package sidecar.
 	PMIxTimeout time.Duration
+}
+
+// OutputSpec is how a host reads what ranks write.
+type OutputSpec struct {
+	Merge  bool          // ranks write standard error where they write output
+	Stamp  bool          // tell when output came
+	Prompt time.Duration // silence after which the begin of a line is passed on; 0: it never is
+	Alone  bool          // that silence is of all ranks of the host, and no other one may be within a line
+	Raw    bool          // what ranks write is passed on at once
+}
+
+// TerminalSpec is what ranks have as terminals.
+type TerminalSpec struct {
+	PTY        PTY
+	Rows, Cols int // 0: not known
+}
+
+// MasterSpec is where programs that meet by themselves do so: the address of rank 0's host, a port that was free there, and the
+// index of that host. "" and 0: not known.
+type MasterSpec struct {
+	Address string
+	Port    int
+	Host    int
+}
+
+// Helpers are the files of programs and libraries of gorun's; "": beside this program, or where make build puts them.
+type Helpers struct {
+	PMIx    string // gorun-pmix
+	Offload string // gorun-offload
+	Profile string // libgorun-profile.so
 }
 
 // RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.
@@ -196,7 +212,7 @@ type Event struct {
 	Tails     map[int][]string `msgpack:"e,omitempty"`  // with Tails
 	Reasons   map[int]string   `msgpack:"y,omitempty"`  // of crashes, with Tails
 	Ask       *Ask             `msgpack:"a,omitempty"`  // with Asked
-	Time      int64            `msgpack:"tm,omitempty"` // in nanoseconds since 1970, with Spec.Stamp
+	Time      int64            `msgpack:"tm,omitempty"` // in nanoseconds since 1970, with OutputSpec.Stamp
 	Last      bool             `msgpack:"ls,omitempty"` // the stream has ended within a line
 	Long      bool             `msgpack:"lg,omitempty"` // Output is the line that Long told of
 	Samples   []Sample         `msgpack:"sm,omitempty"`

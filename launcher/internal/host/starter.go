@@ -98,7 +98,7 @@ func (h *Host) start() error {
 	s.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
 	recorder := ""
 	if h.spec.Profile > 0 {
-		recorder, h.records.lacks = findRecorder(h.spec.ProfileLibrary)
+		recorder, h.records.lacks = findRecorder(h.spec.Helpers.Profile)
 	}
 	s.null, s.stdin = null, stdin
 	s.env = newEnvironment(&h.spec, surroundings{cpus: h.cfg.CPUs, segment: h.segment.FD() >= 0, dir: h.rankDir, files: h.filesDir,
@@ -239,7 +239,7 @@ func (s *starter) start(local int, b *binder) (err error) {
 		}
 	}()
 	for _, n := range [...]int{Stdout, Stderr} {
-		if n == Stderr && s.spec.Merge {
+		if n == Stderr && s.spec.Output.Merge {
 			break
 		}
 		if theirs[n], err = s.output.openStream(&r.pipes[n], n); err != nil {
@@ -257,7 +257,7 @@ func (s *starter) start(local int, b *binder) (err error) {
 	}
 	r.pipes[Stderr].tail = new(stdio.Tail)
 	stderr := theirs[Stderr]
-	if s.spec.Merge {
+	if s.spec.Output.Merge {
 		stderr, r.pipes[Stdout].tail = theirs[Stdout], r.pipes[Stderr].tail
 	}
 

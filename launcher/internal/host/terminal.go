@@ -10,13 +10,13 @@ import (
 // openStream makes the pipe, or the terminal, of a rank's stream: ours and the
 // rank's end.
 func (o *output) openStream(p *pipe, number int) (theirs int, err error) {
-	if o.spec.PTY != NoPTY && number == Stdout {
-		ours, theirs, err := openTerminal(o.spec.Rows, o.spec.Cols)
+	if o.spec.Terminal.PTY != NoPTY && number == Stdout {
+		ours, theirs, err := openTerminal(o.spec.Terminal.Rows, o.spec.Terminal.Cols)
 		if err == nil {
 			p.fd, p.tty = ours, true
 			return theirs, nil
 		}
-		if o.spec.PTY == NeedPTY {
+		if o.spec.Terminal.PTY == NeedPTY {
 			return -1, fmt.Errorf("a terminal: %w", err)
 		}
 		o.log("a pipe instead of a terminal: %v", err)

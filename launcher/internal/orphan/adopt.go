@@ -138,8 +138,8 @@ func (a *Adopter) End() (killed int) {
 // isGuardian tells whether a child is the guardian of an agent that has died
 // (package guard): it ends once it has done what it is there for.
 func isGuardian(pid int) bool {
-	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	return err == nil && string(name) == "gorun-guardian\n"
+	s, ok := proc.Of(pid)
+	return ok && s.Name == "gorun-guardian"
 }
 
 // anyChild tells whether this process has a child, dead or alive. Guardians,

@@ -191,14 +191,11 @@ func ParseRank(text string) (Rank, error) {
 	case "span":
 		r.By = RankSpan
 	default:
-		k, ok := kinds[word]
-		if !ok {
-			if err := refused(word); err != nil {
-				return r, fmt.Errorf("%q: %w", text, err)
-			}
-			return r, fmt.Errorf("%q: want slot, node, fill, span, hwthread, core, l1cache, l2cache, l3cache, numa or package", text)
+		r.By = RankObject
+		var err error
+		if r.Kind, err = kindOf(word, text, "slot, node, fill, span, hwthread, core, l1cache, l2cache, l3cache, numa or package"); err != nil {
+			return r, err
 		}
-		r.By, r.Kind = RankObject, k
 	}
 	switch {
 	case mod == "":
@@ -212,6 +209,17 @@ func ParseRank(text string) (Rank, error) {
 		return r, fmt.Errorf("%q: want no modifier, or span behind node or an object, as package:span", text)
 	}
 	return r, nil
+}
+
+// kindOf is the object that a word of text names; want are the words that there are.
+func kindOf(word, text, want string) (topo.Kind, error) {
+	k, ok := kinds[word]
+	if err := refused(word); !ok && err != nil {
+		return k, fmt.Errorf("%q: %w", text, err)
+	} else if !ok {
+		return k, fmt.Errorf("%q: want %s", text, want)
+	}
+	return k, nil
 }
 
 // ParseBind reads what ranks are bound to; "" is the default.
@@ -252,14 +260,11 @@ func ParseBind(text string) (Bind, error) {
 		}
 		words = words[1:]
 	default:
-		k, ok := kinds[word]
-		if !ok {
-			if err := refused(word); err != nil {
-				return b, fmt.Errorf("%q: %w", text, err)
-			}
-			return b, fmt.Errorf("%q: want none, hwthread, core, l1cache, l2cache, l3cache, numa, package, machine, cpu-list or user:LIST", text)
+		b.To = BindObject
+		var err error
+		if b.Kind, err = kindOf(word, text, "none, hwthread, core, l1cache, l2cache, l3cache, numa, package, machine, cpu-list or user:LIST"); err != nil {
+			return b, err
 		}
-		b.To, b.Kind = BindObject, k
 	}
 	for _, mod := range words {
 		switch n, err := strconv.Atoi(mod); {

@@ -144,25 +144,25 @@ func TestWhichHost(t *testing.T) {
 		{"no hosts", "", 1, "", "", "no hosts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := policyOf(c.policy)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := Place(hostsOf(t, c.hosts), []App{{NP: c.np}}, p)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("got %v, %v; want an error with %q", r, err, c.err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := where(r); got != c.want {
-				t.Errorf("%s, np %d, %s: got %s, want %s", c.hosts, c.np, c.policy, got, c.want)
+			if r := placed(t, c.hosts, c.np, c.policy, c.err); c.err == "" && where(r) != c.want {
+				t.Errorf("%s, np %d, %s: got %s, want %s", c.hosts, c.np, c.policy, where(r), c.want)
 			}
 		})
 	}
+}
+
+// placed places ranks by a policy; wrong is what the error says that is expected, "" for none.
+func placed(t *testing.T, hosts string, np int, policy, wrong string) *Result {
+	t.Helper()
+	p, err := policyOf(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Place(hostsOf(t, hosts), []App{{NP: np}}, p)
+	if wrong == "" && err != nil || wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
+		t.Fatalf("got %v, %v; want an error with %q", r, err, wrong)
+	}
+	return r
 }
 
 // A host has more ranks than slots when it has more than were said of it, in
@@ -320,22 +320,8 @@ func TestWhichCPUs(t *testing.T) {
 		{"mpirun in a batch job", "a:4@batch", 2, "bind=openmpi", " | ", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := policyOf(c.policy)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := Place(hostsOf(t, c.hosts), []App{{NP: c.np}}, p)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("got %v, %v; want an error with %q", r, err, c.err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := bound(r); got != c.want {
-				t.Errorf("%s, np %d, %s: got %s, want %s", c.hosts, c.np, c.policy, got, c.want)
+			if r := placed(t, c.hosts, c.np, c.policy, c.err); c.err == "" && bound(r) != c.want {
+				t.Errorf("%s, np %d, %s: got %s, want %s", c.hosts, c.np, c.policy, bound(r), c.want)
 			}
 		})
 	}
