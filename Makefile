@@ -87,7 +87,7 @@ check: layout ## before a commit, under a minute: format, vet, imports, words, t
 LONGEST := ./rdma/soft ./rank ./launcher ./e2e
 
 .PHONY: test
-test: ## the tests that need nothing but Go (five minutes on two cores); make test-all has the rest
+test: ## the tests that need nothing but Go (five to ten minutes on two cores); make test-all has the rest
 	$(GO) test -short -vet=off -ldflags=-w -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 
 # Each part runs alone, by its name, in at most ten minutes, and installs what it needs (scripts/test-deps).
