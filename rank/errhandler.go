@@ -134,11 +134,12 @@ func (c *Comm) failCollective(op string, err error) error {
 	case errors.Is(err, coll.ErrPeerDead):
 		err = ErrPeerDied
 		if world >= 0 {
-			if why := c.world.messages.Check(world); why != nil {
-				if pe, ok := errors.AsType[*p2p.PeerError](why); ok {
-					err = pe.Err
-				}
+			if pe, ok := errors.AsType[*p2p.PeerError](c.world.messages.Check(world)); ok {
+				err = pe.Err
 			}
+		}
+		if !procFailed(err) { // its connection was the first to fail
+			err = fmt.Errorf("%w: %w", ErrProcFailed, err)
 		}
 	case world >= 0 && errors.Is(err, rdma.WCRetryExcErr):
 		_ = c.world.messages.Fail(world, err) // whose connection may not have been used

@@ -8,8 +8,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/rdma"
 )
+
+// A rank that a collective finds dead has failed, also where messages have found before that its connection does not answer.
+func TestDeadRankWhoseConnectionFailedFirst(t *testing.T) {
+	testenv.NoLeaks(t)
+	var err error
+	_ = RunConfig{}.Run(testenv.Deadline(t, time.Minute), 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 1 {
+			return Barrier(ctx, c) // which rank 0 revokes
+		}
+		_ = c.world.messages.Fail(1, rdma.WCRetryExcErr)
+		err = c.failCollective("bcast", &coll.Error{Peer: 1, Err: coll.ErrPeerDead})
+		return err
+	})
+	if !errors.Is(err, ErrProcFailed) || !errors.Is(err, rdma.WCRetryExcErr) || ClassOf(err) != ClassProcFailed {
+		t.Errorf("got %v of class %v, want ErrProcFailed", err, ClassOf(err))
+	}
+}
 
 // A faulty is traffic whose progress panics.
 type faulty struct{}

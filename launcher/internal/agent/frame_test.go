@@ -240,32 +240,19 @@ func one(argv ...string) order {
 	return order{Setup: &setup{Spec: host.Spec{Job: fmt.Sprintf("%016x", os.Getpid()), Host: "a", Hosts: 1, NP: 1, Ranks: []host.RankSpec{{}}, Apps: []host.AppSpec{{Argv: argv, Env: []string{"PATH=/usr/bin:/bin"}, NP: 1}}, Grace: time.Second}}}
 }
 
+// An agent runs its work, and says what machine it runs on, before that or instead of it.
 func TestAgent(t *testing.T) {
 	testenv.NoLeaks(t)
-	k := newTalk(t, context.Background())
-	k.say(one("sh", "-c", "exit 3"))
-	k.say(order{Begin: &begin{"-"}})
-	if e := k.hear(host.Ended); e.Status != 3 {
-		t.Errorf("status: got %d, want 3", e.Status)
-	}
-	k.hear(host.Done)
-	k.in.Close()
-	if err := <-k.result; err != nil {
-		t.Error(err)
-	}
-}
-
-// An agent says what machine it runs on, before its work or instead of it.
-func TestAgentIsProbed(t *testing.T) {
-	testenv.NoLeaks(t)
-	for _, work := range []bool{true, false} {
+	for _, c := range []struct{ probe, work bool }{{false, true}, {true, true}, {true, false}} {
 		k := newTalk(t, context.Background())
-		k.say(order{Probe: true})
-		var r report
-		if err := readFrame(k.out, &r); err != nil || r.Machine == nil || len(r.Machine.CPUs) == 0 || r.Machine.Allowed.Len() == 0 || r.Machine.Usable() != topo.CPUs() {
-			t.Fatalf("got %+v, %v", r.Machine, err)
+		if c.probe {
+			k.say(order{Probe: true})
+			var r report
+			if err := readFrame(k.out, &r); err != nil || r.Machine == nil || len(r.Machine.CPUs) == 0 || r.Machine.Allowed.Len() == 0 || r.Machine.Usable() != topo.CPUs() {
+				t.Fatalf("got %+v, %v", r.Machine, err)
+			}
 		}
-		if work {
+		if c.work {
 			k.say(one("sh", "-c", "exit 3"))
 			k.say(order{Begin: &begin{"-"}})
 			if e := k.hear(host.Ended); e.Status != 3 {
