@@ -48,9 +48,14 @@ func Children(thread int) (list []int) {
 
 // All are the processes of this machine that can be seen.
 func All() (list []int) {
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // ReadDir sorts them, too
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
 			list = append(list, pid)
 		}
 	}

@@ -29,21 +29,20 @@ func (t *span) here(s *peer, mem []byte, guard bool) { t.s, t.mem, t.guard, t.ke
 
 // open resolves a key that a request for the queue pair c names.
 func (s *peer) open(sp *span, c *queueContext, key uint32, addr, n uint64, need rdma.Access) bool {
-	return s.look(sp, naming{key, c.pd, c.num}, addr, n, need)
+	return s.look(sp, keyUse{key, c.pd, c.num}, addr, n, need)
 }
 
 // resolve resolves a key of the peer's domain pd that the peer itself names.
 func (s *peer) resolve(sp *span, key, pd uint32, addr, n uint64, need rdma.Access) bool {
-	return s.look(sp, naming{key, pd, 0}, addr, n, need)
+	return s.look(sp, keyUse{key, pd, 0}, addr, n, need)
 }
 
-// A naming is a key, and of whom it is named: the peer's domain, and its queue pair whose request
-// it is, 0 for none.
-type naming struct{ key, pd, num uint32 }
+// A keyUse is a key and who uses it: the peer's domain, and its queue pair whose request it is, 0 for none.
+type keyUse struct{ key, pd, num uint32 }
 
 // look checks a key against the protection table, in the order of the
 // InfiniBand rules, and translates. The caller has marked the region.
-func (s *peer) look(sp *span, by naming, addr, n uint64, need rdma.Access) bool {
+func (s *peer) look(sp *span, by keyUse, addr, n uint64, need rdma.Access) bool {
 	if s.own {
 		return s.translate(sp, by, addr, n, need)
 	}
@@ -111,7 +110,7 @@ func (s *peer) anywhere(sp *span, va, n uint64) bool {
 
 // translate is look for the own memory. The owner goes by what it knows of
 // its regions, not by the table, which others may have scribbled on.
-func (s *peer) translate(sp *span, by naming, addr, n uint64, need rdma.Access) bool {
+func (s *peer) translate(sp *span, by keyUse, addr, n uint64, need rdma.Access) bool {
 	r := s.p.byKey.get(by.key >> 8)
 	if r == nil || r.key != by.key || r.pd.id != by.pd {
 		return false

@@ -110,7 +110,7 @@ func (q *queuePair) fly(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		q.grh = h.grh
 		e := execution{total: total, from: q.num}
 		d := e.message(wr)
-		status = q.land(s, &s.queues[i], ear{wr.RemoteQPN, q.qkeyOf(wr)}, segs, d, guard)
+		status = q.land(s, &s.queues[i], destination{wr.RemoteQPN, q.qkeyOf(wr)}, segs, d, guard)
 		s.bell.Ring()
 	}
 	return status, uint32(total), accepted
@@ -118,7 +118,7 @@ func (q *queuePair) fly(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 
 // land executes the target's part of a datagram whose GRH is q.grh. The status
 // is of what went wrong with the requester's memory.
-func (q *queuePair) land(s *peer, c *queueContext, to ear, segs [][]byte, d delivery, guard bool) rdma.WCStatus {
+func (q *queuePair) land(s *peer, c *queueContext, to destination, segs [][]byte, d delivery, guard bool) rdma.WCStatus {
 	if !listens(c, to) {
 		return rdma.WCSuccess
 	}
@@ -178,11 +178,11 @@ func (q *queuePair) land(s *peer, c *queueContext, to ear, segs [][]byte, d deli
 	return rdma.WCSuccess
 }
 
-// An ear is what a datagram is for: a queue pair by its number, with the key that it must have.
-type ear struct{ num, qkey uint32 }
+// A destination is the queue pair that a datagram is for, by its number, with the key that it must have.
+type destination struct{ num, qkey uint32 }
 
 // listens tells whether a queue pair takes a datagram.
-func listens(c *queueContext, to ear) bool {
+func listens(c *queueContext, to destination) bool {
 	return live(rdma.QPState(atomic.LoadUint32(&c.word))) && atomic.LoadUint32(&c.num) == to.num &&
 		rdma.QPType(atomic.LoadUint32(&c.rights)>>24) == rdma.UD && uint32(atomic.LoadUint64(&c.scope)) == to.qkey
 }
@@ -247,7 +247,7 @@ func (l *link) datagram(f *frame, payload []byte) {
 	rdma.GRH{NextHdr: bthHeader, HopLimit: 1, SGID: from, DGID: f.gid}.Append(q.grh[:0])
 	l.one[0] = payload
 	q.mem.laid = false // this is no memory of its own
-	_ = q.land(p.self, q.own, ear{f.to, f.key}, l.one[:], f.message(), false)
+	_ = q.land(p.self, q.own, destination{f.to, f.key}, l.one[:], f.message(), false)
 	l.one[0] = nil
 }
 

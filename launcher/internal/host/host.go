@@ -79,7 +79,7 @@ type Host struct {
 	holding atomic.Int32                // groups that need the PMIx server
 	// abandoned: the controller is gone, and this process may be killed next.
 	abandoned bool
-	leaving   bool             // leave was called
+	hasLeft   bool             // leave was called
 	oom       int              // processes that had been killed for want of memory before this host began
 	began     syscall.Timespec // by the clock of files
 
@@ -238,7 +238,7 @@ func (h *Host) openSegment() (err error) {
 // unless something failed.
 func (h *Host) finish() {
 	h.cancel()
-	if !h.leaving {
+	if !h.hasLeft {
 		h.ending.lookBeforeSignal()
 		h.killGroups()
 	}

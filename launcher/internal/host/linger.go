@@ -112,7 +112,7 @@ func (o *output) cut() {
 
 // leave ends what ranks have left behind and has closed their output; then there is nothing to guard any more.
 func (h *Host) leave() {
-	h.leaving = true
+	h.hasLeft = true
 	h.killGroups()
 	if !h.abandoned && h.holding.Load() == 0 && (h.pmix.server == nil || h.pmix.server.Idle()) && h.ending.temp.files == nil && h.left.removeEmpty() && h.left.removeEmptyGroup() {
 		h.guard.Release()

@@ -175,8 +175,9 @@ func getMembarrier() (uint64, error) {
 	return uint64(commands), nil
 }
 
-// spoke bounds what a program may say.
-const spoke = 64 << 10
+// spoke bounds what a program may say, and lastWords how long that may be on its way when the program has ended: the goroutine that
+// reads it may get no CPU for a while, and processes that have left the program's group may hold the pipes.
+const spoke, lastWords = 64 << 10, 5 * time.Second
 
 func runProgram(ctx context.Context, argv ...string) (stdout, stderr string, err error) {
 	var out, errs prefix
@@ -185,8 +186,7 @@ func runProgram(ctx context.Context, argv ...string) (stdout, stderr string, err
 	// Its children end with it.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	// Those that have left its group may hold the pipes.
-	cmd.WaitDelay = time.Second / 4
+	cmd.WaitDelay = lastWords
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer in time (%w)", ctx.Err())
@@ -201,7 +201,7 @@ func startProgram(ctx context.Context, argv ...string) (*Program, error) {
 	cmd.Stderr = &errs
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second / 4
+	cmd.WaitDelay = lastWords
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
