@@ -61,7 +61,7 @@ func (n *node) move(packed, mem []byte, base, from int, pack bool) {
 		n.movePart(tail, mem, base+whole*n.stride, 0, pack)
 	}
 	if n.parts == nil {
-		moveRuns(runs{packed, 0, n.step}, runs{mem, base, n.stride}, n.step, whole, pack)
+		moveRuns(packed, n.step, mem, base, n.stride, n.step, whole, pack)
 		return
 	}
 	for whole > 0 {
@@ -101,7 +101,7 @@ func (n *node) moveSteps(packed, mem []byte, base, steps int, pack bool) {
 		p := &n.parts[i]
 		if p.parts == nil && p.count <= steps {
 			for j := range p.count {
-				moveRuns(runs{packed, at + j*p.step, n.step}, runs{mem, base + p.off + j*p.stride, n.stride}, p.step, steps, pack)
+				moveRuns(packed[at+j*p.step:], n.step, mem, base+p.off+j*p.stride, n.stride, p.step, steps, pack)
 			}
 		} else {
 			for s := range steps {
@@ -121,25 +121,20 @@ func copyRun(packed, run []byte, pack bool) {
 	}
 }
 
-// runs are pieces of memory, the first of which begins at mem[at:] and each next one step bytes behind.
-type runs struct {
-	mem      []byte
-	at, step int
-}
-
-// moveRuns copies count runs of n bytes between packed and mem.
-func moveRuns(packed, mem runs, n, count int, pack bool) {
-	if !pack {
-		packed, mem = mem, packed
+// moveRuns copies count runs of n bytes. In packed they are every bytes apart, in
+// mem stride, the first at mem[at:].
+func moveRuns(packed []byte, every int, mem []byte, at, stride, n, count int, pack bool) {
+	if pack {
+		moveStrided(packed, 0, every, mem, at, stride, n, count)
+	} else {
+		moveStrided(mem, at, stride, packed, 0, every, n, count)
 	}
-	moveStrided(packed, mem, n, count)
 }
 
-// moveStrided copies count runs of n bytes. For the lengths of numbers it is a loop of loads
+// moveStrided copies count runs of n bytes, which are srcStep apart in src from src[from:]
+// on and dstStep in dst from dst[to:] on. For the lengths of numbers it is a loop of loads
 // and stores: a call of copy takes several times as long.
-func moveStrided(into, out runs, n, count int) {
-	dst, to, dstStep := into.mem, into.at, into.step
-	src, from, srcStep := out.mem, out.at, out.step
+func moveStrided(dst []byte, to, dstStep int, src []byte, from, srcStep, n, count int) {
 	switch n {
 	case 1:
 		for range count {
