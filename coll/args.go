@@ -85,12 +85,12 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 	if op.parts != nil {
 		c.Algorithm = op.ways[0].algorithm
 		v.sends, v.recvs = a.Sends, a.Recvs
-		return op.parts(t, v)
+		return op.parts(v, &t.cache)
 	}
 	if a.Bytes < 0 || a.Bytes > math.MaxInt/t.size || a.Bytes%c.Elem != 0 {
 		return badf("%d bytes of elements of %d, in a team of %d", a.Bytes, c.Elem, t.size)
 	}
-	if err := t.buffers(v); err != nil {
+	if err := v.buffers(); err != nil {
 		return err
 	}
 	t.selection.settle(c)
@@ -99,13 +99,13 @@ func (t *Team) prepare(a *Args, v *invocation) error {
 
 // buffers checks the buffers of a call of equal blocks, and cuts them to what
 // the call uses.
-func (t *Team) buffers(v *invocation) error {
+func (v *invocation) buffers() error {
 	c, op := &v.call, &operations[v.call.Kind]
 	root := c.Rank == c.Root
 	if op.send == blocksAtRoot {
-		return t.scattered(v, root)
+		return v.scattered(root)
 	}
-	send, recv := op.send.count(t.size, root), op.recv.count(t.size, root)
+	send, recv := op.send.count(c.Size, root), op.recv.count(c.Size, root)
 	canStay := send > 0 && recv > 0
 	at := 0 // of the receive buffer, where the input in place begins
 	switch {
@@ -152,13 +152,13 @@ func (t *Team) buffers(v *invocation) error {
 
 // scattered is buffers for a Scatter, where it is the receive buffer that is not
 // there in place.
-func (t *Team) scattered(v *invocation, root bool) error {
+func (v *invocation) scattered(root bool) error {
 	c := &v.call
-	total := t.size * c.Bytes
+	total := c.Size * c.Bytes
 	if !root {
 		v.in = Buffer{}
 	} else {
-		if err := holds("send", v.in.Mem, t.size, c.Bytes); err != nil {
+		if err := holds("send", v.in.Mem, c.Size, c.Bytes); err != nil {
 			return err
 		}
 		v.in.Mem = cut(v.in.Mem, total)

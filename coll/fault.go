@@ -75,19 +75,27 @@ func readFault(b []byte) fault {
 	}
 }
 
+// faults are how a member tells the others what has broken the team, and hears it from them.
+type faults struct {
+	team     *Team
+	waitsFor int    // the peer that was told so, see deadlocked
+	chain    uint64 // and the length of the chain; 0 if it was not
+}
+
 // answerTime bounds the wait for a member whose call does not match to say what
 // it called: it may be busy outside of any call.
 const answerTime = 250 * time.Millisecond
 
 // hear looks whether a member has told that the team is broken, and breaks it
 // here too.
-func (t *Team) hear(peer int) bool {
-	f, told := t.told(peer)
+func (fs *faults) hear(peer int) bool {
+	t := fs.team
+	f, told := fs.told(peer)
 	if !told {
 		return false
 	}
 	if f.reason == faultMismatch {
-		t.call.err = t.disagree(peer, f.call)
+		t.call.err = fs.disagree(peer, f.call)
 		return true
 	}
 	err := fmt.Errorf("%w by rank %d: %v", ErrRevoked, peer, f.reason)
@@ -101,7 +109,8 @@ func (t *Team) hear(peer int) bool {
 	return true
 }
 
-func (t *Team) told(peer int) (fault, bool) {
+func (fs *faults) told(peer int) (fault, bool) {
+	t := fs.team
 	at := t.layout.fault(peer)
 	if atomic.LoadUint64(&t.words[at/8]) == 0 {
 		return fault{}, false
@@ -110,34 +119,36 @@ func (t *Team) told(peer int) (fault, bool) {
 }
 
 // mismatched ends the call after a message that the plan does not expect.
-func (t *Team) mismatched() error {
+func (fs *faults) mismatched() error {
+	t := fs.team
 	m := t.machine.mistake
 	if m.deadlock {
-		return t.entangled(m.peer)
+		return fs.entangled(m.peer)
 	}
 	if m.lost {
-		return t.lost(m.peer)
+		return fs.lost(m.peer)
 	}
 	if m.fingerprint == t.machine.fingerprint {
 		return t.breakUp(m.peer, faultLocal, fmt.Errorf("%w: it exposed only %d bytes", ErrMismatch, m.descriptor))
 	}
-	t.tell(m.peer, fault{reason: faultMismatch, peer: -1, call: t.calling(m.peer)})
+	fs.tell(m.peer, fault{reason: faultMismatch, peer: -1, call: fs.calling(m.peer)})
 	if n, fits := lengthOf(m.fingerprint); kindOf(m.fingerprint) == Exchange && fits {
 		// It need not be asked.
-		return t.disagree(m.peer, summary{kind: Exchange, algorithm: Direct, bytes: n, elem: 1})
+		return fs.disagree(m.peer, summary{kind: Exchange, algorithm: Direct, bytes: n, elem: 1})
 	}
-	t.linger(&answer{t, m.peer}) // whether it answers or not, there is a mismatch to report
+	fs.linger(&answer{t, m.peer}) // whether it answers or not, there is a mismatch to report
 	// It may be further on by now, in a call that is not the one that its
 	// message was of.
-	if f, told := t.told(m.peer); told && (f.call.mark() == m.fingerprint || f.call.mark()^shown == m.fingerprint) {
-		return t.disagree(m.peer, f.call)
+	if f, told := fs.told(m.peer); told && (f.call.mark() == m.fingerprint || f.call.mark()^shown == m.fingerprint) {
+		return fs.disagree(m.peer, f.call)
 	}
-	return t.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})
+	return fs.disagree(m.peer, summary{kind: kindOf(m.fingerprint)})
 }
 
 // linger waits for c, for at most answerTime; false: it did not come. Where the team is only moved
 // on, by another wait or a thread beside, the caller's turn is not its own to leave ([wait.Turns]).
-func (t *Team) linger(c wait.Condition) bool {
+func (fs *faults) linger(c wait.Condition) bool {
+	t := fs.team
 	if atomic.LoadUint32(&t.busy) == busyCall {
 		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 		defer cancel()
@@ -165,9 +176,10 @@ var errUnmapped = errors.New("its memory can no longer be mapped")
 
 // lost ends the call after a peer's memory could not be mapped though it has shown it:
 // most often it has gone, which is known soon if not yet.
-func (t *Team) lost(peer int) error {
+func (fs *faults) lost(peer int) error {
+	t := fs.team
 	l := &leaving{team: t, peer: peer}
-	if !t.linger(l) {
+	if !fs.linger(l) {
 		l.err = t.breakUp(peer, faultLink, errUnmapped)
 	}
 	return l.err
@@ -184,7 +196,7 @@ func (l *leaving) Ready() bool {
 	t := l.team
 	t.mesh.poll()
 	switch err := t.peers[l.peer].queue.Err(); {
-	case t.hear(l.peer):
+	case t.faults.hear(l.peer):
 		l.err = t.call.err
 	case t.dead != nil && t.dead(l.peer):
 		l.err = t.breakUp(l.peer, faultDead, ErrPeerDead)
@@ -214,9 +226,11 @@ const (
 // chain is stuck the whole chain is; a member takes its word back when it goes on. A
 // chain longer than the team has a member twice: it is a circle, and since each
 // member waits for one only, its last is on it.
-func (t *Team) deadlocked() bool {
-	peer, need := t.needs()
-	if peer < 0 {
+func (fs *faults) deadlocked() bool {
+	t := fs.team
+	// In a farewell the peer may have freed its region.
+	peer, need := t.machine.needs()
+	if peer < 0 || t.call.call.Kind == farewell {
 		return false
 	}
 	chain := uint64(1)
@@ -224,7 +238,7 @@ func (t *Team) deadlocked() bool {
 		if i == t.rank {
 			continue
 		}
-		if word, waits := t.waitedFor(i); waits {
+		if word, waits := fs.waitedFor(i); waits {
 			chain = max(chain, word>>needBits+1)
 		}
 	}
@@ -233,9 +247,9 @@ func (t *Team) deadlocked() bool {
 		return true
 	}
 	// Again now and then, for it may not have been posted.
-	if chain != t.chain || t.call.stuck%tellEvery == 0 {
-		t.chain, t.waitsFor = chain, peer
-		t.tellWaiting(peer, chain<<needBits|need)
+	if chain != fs.chain || t.call.stuck%tellEvery == 0 {
+		fs.chain, fs.waitsFor = chain, peer
+		fs.tellWaiting(peer, chain<<needBits|need)
 	}
 	return false
 }
@@ -250,7 +264,8 @@ const (
 
 // waitedFor is the waiting word of a peer, and whether it needs what this member has not given. A word of
 // a peer that has it by now, and has had no time to go on, says nothing.
-func (t *Team) waitedFor(peer int) (word uint64, waits bool) {
+func (fs *faults) waitedFor(peer int) (word uint64, waits bool) {
+	t := fs.team
 	word = atomic.LoadUint64(&t.words[t.layout.waits(peer)/8])
 	c := &t.machine.channels[peer]
 	needs := word & (1<<needBits - 1)
@@ -258,11 +273,10 @@ func (t *Team) waitedFor(peer int) (word uint64, waits bool) {
 }
 
 // needs is the peer that the machine waits for and what it needs; -1 if it is
-// nothing that deadlocked knows of. In a farewell the peer may have freed its region.
-func (t *Team) needs() (peer int, need uint64) {
-	m := t.machine
+// nothing that deadlocked knows of.
+func (m *machine) needs() (peer int, need uint64) {
 	s := &m.plan.steps[m.pc]
-	if m.done || t.call.call.Kind == farewell {
+	if m.done {
 		return -1, 0
 	}
 	switch s.verb {
@@ -277,16 +291,18 @@ func (t *Team) needs() (peer int, need uint64) {
 }
 
 // unstick is for a member that goes on.
-func (t *Team) unstick() {
-	if t.chain != 0 {
-		t.tellWaiting(t.waitsFor, 0)
-		t.chain = 0
+func (fs *faults) unstick() {
+	t := fs.team
+	if fs.chain != 0 {
+		fs.tellWaiting(fs.waitsFor, 0)
+		fs.chain = 0
 	}
 	t.call.stuck = 0
 }
 
 // tellWaiting writes the waiting word at peer, if that can be done.
-func (t *Team) tellWaiting(peer int, word uint64) {
+func (fs *faults) tellWaiting(peer int, word uint64) {
+	t := fs.team
 	p := &t.peers[peer]
 	if t.reach(peer) {
 		arch.StoreRelease64(&p.words[1], word)
@@ -304,14 +320,15 @@ func (t *Team) tellWaiting(peer int, word uint64) {
 }
 
 // entangled ends the call of a member that waits in a circle for peer.
-func (t *Team) entangled(peer int) error {
-	t.tell(peer, fault{reason: faultMismatch, peer: -1, call: t.calling(peer)})
-	t.linger(&answer{t, peer}) // it finds out too, or hears of it
-	mine := t.calling(peer)
-	if f, told := t.told(peer); told && f.reason == faultMismatch && f.call != mine {
-		return t.disagree(peer, f.call)
+func (fs *faults) entangled(peer int) error {
+	t := fs.team
+	fs.tell(peer, fault{reason: faultMismatch, peer: -1, call: fs.calling(peer)})
+	fs.linger(&answer{t, peer}) // it finds out too, or hears of it
+	mine := fs.calling(peer)
+	if f, told := fs.told(peer); told && f.reason == faultMismatch && f.call != mine {
+		return fs.disagree(peer, f.call)
 	}
-	t.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
+	fs.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
 	return t.broken(peer, fmt.Errorf("%w: rank %d called %s and waits for rank %d, in a circle of ranks that wait for each other", ErrMismatch, t.rank, mine, peer))
 }
 
@@ -323,14 +340,15 @@ type answer struct {
 
 func (a *answer) Ready() bool {
 	a.team.mesh.poll()
-	_, told := a.team.told(a.peer)
+	_, told := a.team.faults.told(a.peer)
 	return told
 }
 
 // calling is the summary of this member's call, as far as it concerns peer: of a
 // kind whose messages are sized, with the length of the part that the call is at,
 // or of the first one with that peer.
-func (t *Team) calling(peer int) summary {
+func (fs *faults) calling(peer int) summary {
+	t := fs.team
 	s := t.call.call.summary(t.call.reduction.ID)
 	if m := t.machine; sized(s.kind) && m.plan != nil {
 		for i := len(m.plan.steps) - 1; i >= 0; i-- {
@@ -346,10 +364,11 @@ func (t *Team) calling(peer int) summary {
 }
 
 // disagree breaks the team because peer called something else.
-func (t *Team) disagree(peer int, theirs summary) *Error {
-	mine := t.calling(peer)
-	t.tell(peer, fault{reason: faultMismatch, peer: -1, call: mine})
-	t.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
+func (fs *faults) disagree(peer int, theirs summary) *Error {
+	t := fs.team
+	mine := fs.calling(peer)
+	fs.tell(peer, fault{reason: faultMismatch, peer: -1, call: mine})
+	fs.tellOthers(peer, fault{reason: faultOther, peer: int32(peer), call: mine})
 	what := theirs.String()
 	switch {
 	case theirs == mine:
@@ -362,7 +381,7 @@ func (t *Team) disagree(peer int, theirs summary) *Error {
 
 // breakUp ends the call and the team, and tells the other members.
 func (t *Team) breakUp(peer int, why reason, cause error) *Error {
-	t.tellOthers(-1, fault{reason: why, peer: int32(peer), call: t.call.call.summary(t.call.reduction.ID)})
+	t.faults.tellOthers(-1, fault{reason: why, peer: int32(peer), call: t.call.call.summary(t.call.reduction.ID)})
 	return t.broken(peer, cause)
 }
 
@@ -391,10 +410,11 @@ func revocation(cause error) reason {
 	return faultLocal
 }
 
-func (t *Team) tellOthers(but int, f fault) {
+func (fs *faults) tellOthers(but int, f fault) {
+	t := fs.team
 	for i := range t.peers {
 		if i != t.rank && i != but {
-			t.tell(i, f)
+			fs.tell(i, f)
 		}
 	}
 }
@@ -402,7 +422,8 @@ func (t *Team) tellOthers(but int, f fault) {
 // tell writes f into the record at peer. It does what can be done: the peer may
 // be gone, or its queue full, and then finds out by itself. In a farewell the
 // peer may have freed its region.
-func (t *Team) tell(peer int, f fault) {
+func (fs *faults) tell(peer int, f fault) {
+	t := fs.team
 	p := &t.peers[peer]
 	if p.informed || t.call.call.Kind == farewell || p.queue == nil {
 		return
@@ -419,14 +440,15 @@ func (t *Team) tell(peer int, f fault) {
 	}
 	p.informed = true // it may be reading the record from now on
 	if t.mesh.connected(p.queue) {
-		t.write(peer, f)
+		fs.write(peer, f)
 	} else if p.queue.Err() == nil {
 		t.mesh.debts = append(t.mesh.debts, debt{t, peer, f})
 	}
 }
 
 // write writes f into the record at a peer that is connected.
-func (t *Team) write(peer int, f fault) {
+func (fs *faults) write(peer int, f fault) {
+	t := fs.team
 	p := &t.peers[peer]
 	far := p.lane + faultOffset
 	q := p.queue
@@ -441,7 +463,7 @@ func (t *Team) write(peer int, f fault) {
 // broken puts the team into that state. Peers may still write to what was
 // exposed, and the device read what was put: the operands are left to the mesh.
 func (t *Team) broken(peer int, cause error) *Error {
-	t.stopOffload()
+	t.offloading.stop()
 	c := t.call
 	for i, mr := range c.own {
 		if mr != nil {

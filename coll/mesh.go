@@ -170,7 +170,7 @@ func (m *Mesh) Settle() {
 		q := d.team.peers[d.peer].queue
 		switch {
 		case m.connected(q):
-			d.team.write(d.peer, d.what)
+			d.team.faults.write(d.peer, d.what)
 		case q.Err() == nil:
 			kept = append(kept, d)
 		}

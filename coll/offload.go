@@ -108,6 +108,7 @@ func (o *Offload) post(n note) bool {
 
 // An offloading is what a team keeps of what it has lent.
 type offloading struct {
+	team   *Team
 	to     *Offload // nil: nothing is lent
 	opened bool     // desk and note are made
 	desk   desk
@@ -125,10 +126,10 @@ type offloading struct {
 // notMapped is why a team's calls are never the daemon's.
 const notMapped = "its communicator has ranks whose memory is not mapped: they are on several hosts, or a device is named (-d)"
 
-// openOffload prepares the team for it. A team that has members elsewhere, or whose memory is
+// open prepares the team for it. A team that has members elsewhere, or whose memory is
 // not mapped, goes without.
-func (t *Team) openOffload() {
-	off := &t.offloading
+func (off *offloading) open() {
+	t := off.team
 	o := off.to
 	off.opened, off.to = true, nil
 	at := t.layout.desk()
@@ -161,8 +162,8 @@ func (t *Team) openOffload() {
 
 // lend gives a call that was just prepared to the daemon, if that can run it. All calls before
 // it are the daemon's then, so that it comes in its turn.
-func (t *Team) lend(p *Pending) bool {
-	off := &t.offloading
+func (off *offloading) lend(p *Pending) bool {
+	t := off.team
 	o := off.to
 	if o == nil || len(p.in.Mem) < o.From && len(p.out.Mem) < o.From {
 		return false
@@ -184,13 +185,13 @@ func (t *Team) lend(p *Pending) bool {
 		o.decline("the daemon has as many of the communicator's calls as it takes at a time")
 	default:
 		if !off.opened {
-			t.openOffload()
+			off.open()
 		}
 		if off.to == nil {
 			o.decline(notMapped)
 			return false
 		}
-		return t.handOut(p)
+		return off.handOut(p)
 	}
 	return false
 }
@@ -201,8 +202,8 @@ func (t *Team) lendable(b Buffer) bool {
 }
 
 // handOut writes the call's record and has the daemon told of it.
-func (t *Team) handOut(p *Pending) bool {
-	off := &t.offloading
+func (off *offloading) handOut(p *Pending) bool {
+	t := off.team
 	plan := t.planOf(&p.invocation)
 	if plan.scratch > 0 && (t.scratch == nil || t.scratch.Len() < uint64(plan.scratch)) {
 		if off.lent > 0 || t.reserve(plan.scratch) != nil {
@@ -243,8 +244,8 @@ func (t *Team) handOut(p *Pending) bool {
 
 // collect takes a lent call back when the daemon is done with it, and tells whether it is. A
 // call that was given back is bound here, at the step where the daemon left it.
-func (t *Team) collect() bool {
-	off, c := &t.offloading, t.call
+func (off *offloading) collect() bool {
+	t, c := off.team, off.team.call
 	r := off.desk.record(c.record)
 	switch r.state() {
 	case recordEnded:
@@ -256,7 +257,7 @@ func (t *Team) collect() bool {
 		t.machine.fingerprint = t.planOf(c).fingerprint ^ marked(c.reduction.ID)
 		c.outcome = failed
 	case recordReturned:
-		return t.takeUp(r)
+		return off.takeUp(r)
 	case recordBroken:
 		r.setState(recordFree)
 		c.lent = false
@@ -265,22 +266,22 @@ func (t *Team) collect() bool {
 		return true
 	default:
 		if off.to.dead() && r.waits() {
-			return t.takeOver(r)
+			return off.takeOver(r)
 		}
 		if most := off.to.Recall; most > 0 && r.state() == recordLent && time.Since(c.since) > most && time.Since(off.ended) > most && r.claim(recordRecalled) {
-			t.recall()
+			off.recall()
 			return true
 		}
 		c.outcome = blocked
 		return false
 	}
-	t.regain(r)
+	off.regain(r)
 	return true
 }
 
 // regain is the end of a call's time with the daemon: with the last one the channels are ours again.
-func (t *Team) regain(r record) {
-	off, c := &t.offloading, t.call
+func (off *offloading) regain(r record) {
+	t, c := off.team, off.team.call
 	r.setState(recordFree)
 	c.lent = false
 	if off.lent--; off.lent == 0 {
@@ -291,11 +292,11 @@ func (t *Team) regain(r record) {
 }
 
 // takeUp goes on with a call that the daemon has given back.
-func (t *Team) takeUp(r record) bool {
-	off := &t.offloading
+func (off *offloading) takeUp(r record) bool {
+	t := off.team
 	pc, done, began := r.place()
 	r.addCounters(&t.machine.count)
-	t.takeBack(r)
+	off.takeBack(r)
 	if !began {
 		off.recalled--
 		t.resume(nil)
@@ -310,8 +311,8 @@ func (t *Team) takeUp(r record) bool {
 
 // recall goes on with a call that the daemon has not begun, and now leaves alone. What is lent behind it comes back too,
 // by the daemon or by this.
-func (t *Team) recall() {
-	off := &t.offloading
+func (off *offloading) recall() {
+	t := off.team
 	t.call.lent = false
 	off.lent--
 	if off.recalled > 0 { // the channels are ours
@@ -326,10 +327,10 @@ func (t *Team) recall() {
 
 // takeOver goes on with a call that the daemon had when its process ended. Nobody else steps it:
 // the kernel has ended all threads of the process before the launcher says that it is dead.
-func (t *Team) takeOver(r record) bool {
-	off := &t.offloading
+func (off *offloading) takeOver(r record) bool {
+	t := off.team
 	number := r.number()
-	t.takeBack(r)
+	off.takeBack(r)
 	if off.recalled > 0 { // the channels are ours, and it had not begun
 		off.recalled--
 		t.resume(nil)
@@ -343,17 +344,18 @@ func (t *Team) takeOver(r record) bool {
 	}
 	at.count.OffloadNanoseconds = r[recordWork]
 	t.machine.count.Add(at.count)
-	if t.resume(&at) && !t.redo(at.torn) {
+	if t.resume(&at) && !off.redo(at.torn) {
 		t.call.err = t.breakUp(-1, faultDaemon, fmt.Errorf("%w: its process has ended within a reduction whose result replaces an operand, and a part is overwritten", ErrDaemon))
 	}
 	return true
 }
 
 // takeBack makes t.call the rank's own again.
-func (t *Team) takeBack(r record) {
+func (off *offloading) takeBack(r record) {
+	t := off.team
 	r.setState(recordFree)
 	t.call.lent = false
-	t.offloading.lent--
+	off.lent--
 }
 
 // resume binds t.call, whose channels are ours, to the machine, at a step if at is not nil. It
@@ -387,7 +389,8 @@ func (t *Team) resume(at *position) bool {
 
 // redo has the machine at a step that may be taken, though somebody who has ended may have
 // taken it, or a part of it. torn: it overwrites its operands, and had begun. It is false if there is none.
-func (t *Team) redo(torn bool) bool {
+func (off *offloading) redo(torn bool) bool {
+	t := off.team
 	m := t.machine
 	if m.pc == len(m.plan.steps) {
 		return true
@@ -395,8 +398,8 @@ func (t *Team) redo(torn bool) bool {
 	s := &m.plan.steps[m.pc]
 	switch {
 	case torn:
-		return t.retrace()
-	case (s.verb <= vExpose || s.verb == vPut && s.signal) && t.delivered(int(s.peer)):
+		return m.retrace()
+	case (s.verb <= vExpose || s.verb == vPut && s.signal) && off.delivered(int(s.peer)):
 		m.sent(s)
 		m.pc, m.part, m.done = m.pc+1, 0, false
 	}
@@ -405,7 +408,8 @@ func (t *Team) redo(torn bool) bool {
 
 // delivered tells whether the next message to a peer is in its lane already. The slot held one that is
 // older by a whole ring, so the sequence says it.
-func (t *Team) delivered(peer int) bool {
+func (off *offloading) delivered(peer int) bool {
+	t := off.team
 	next := t.machine.channels[peer].sent + 1
 	if !t.reach(peer) {
 		return false // the peer has gone, and the call ends for that
@@ -421,8 +425,7 @@ func (t *Team) delivered(peer int) bool {
 // It does not go back over a message, so that a chain scan (whose input from below lands in its output, so
 // that a scan needs no vector of scratch), a doubling one and an in-place call are reported in such a step. To have
 // the daemon keep what it is about to overwrite would be one more copy of each byte that it reduces.
-func (t *Team) retrace() bool {
-	m := t.machine
+func (m *machine) retrace() bool {
 	last := &m.plan.steps[m.pc]
 	for pc := m.pc; pc >= 0; pc-- {
 		s := &m.plan.steps[pc]
@@ -445,9 +448,9 @@ func (t *Team) retrace() bool {
 // when it goes on.
 const stopTime = time.Second
 
-// stopOffload has the daemon let go of everything of this team, and forget it.
-func (t *Team) stopOffload() {
-	off := &t.offloading
+// stop has the daemon let go of everything of this team, and forget it.
+func (off *offloading) stop() {
+	t := off.team
 	if off.to == nil {
 		return
 	}

@@ -149,15 +149,15 @@ var operations = [kinds]operation{
 			{Chain, scanChain, others, one},
 			{Pull, scanPull, two, fewerPortions},
 		}},
-	ReduceScatterV: {name: "reducescatterv", reduces: true, parts: (*Team).vector,
+	ReduceScatterV: {name: "reducescatterv", reduces: true, parts: (*invocation).vector,
 		ways: []way{
 			{Direct, reduceScatterParts, one, portions},
 		}},
-	Exchange: {name: "exchange", sized: true, parts: (*Team).movement,
+	Exchange: {name: "exchange", sized: true, parts: (*invocation).movement,
 		ways: []way{
 			{Direct, exchangeRounds, perPeer, theParts},
 		}},
-	Fold: {name: "fold", reduces: true, sized: true, parts: (*Team).fold,
+	Fold: {name: "fold", reduces: true, sized: true, parts: (*invocation).fold,
 		ways: []way{
 			{Direct, foldDirect, one, theParts},
 		}},
@@ -177,7 +177,7 @@ type operation struct {
 	sized bool
 	// parts checks the arguments of a kind whose data is in parts; nil where it is in
 	// send and recv.
-	parts      func(*Team, *invocation) error
+	parts      func(*invocation, *cache) error
 	send, recv shape
 	// ways are the algorithms. The first is selected where there is only one.
 	ways []way

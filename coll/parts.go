@@ -6,9 +6,9 @@ import (
 )
 
 // within checks that a part lies in its buffer, in whole elements.
-func (t *Team) within(name string, i int, p *Part, mem []byte, elem int) error {
-	if p.Peer < 0 || p.Peer >= t.size {
-		return badf("%s part %d: peer %d in a team of %d", name, i, p.Peer, t.size)
+func (v *invocation) within(name string, i int, p *Part, mem []byte, elem int) error {
+	if p.Peer < 0 || p.Peer >= v.call.Size {
+		return badf("%s part %d: peer %d in a team of %d", name, i, p.Peer, v.call.Size)
 	}
 	if p.N < 0 || p.Off < 0 || p.N > len(mem) || p.Off > len(mem)-p.N {
 		return badf("%s part %d: %d bytes at %d of a buffer of %d", name, i, p.N, p.Off, len(mem))
@@ -20,26 +20,26 @@ func (t *Team) within(name string, i int, p *Part, mem []byte, elem int) error {
 }
 
 // movement checks an Exchange.
-func (t *Team) movement(v *invocation) error {
+func (v *invocation) movement(known *cache) error {
 	for i := range v.sends {
-		if err := t.within("send", i, &v.sends[i], v.in.Mem, 1); err != nil {
+		if err := v.within("send", i, &v.sends[i], v.in.Mem, 1); err != nil {
 			return err
 		}
 	}
 	for i := range v.recvs {
-		if err := t.within("receive", i, &v.recvs[i], v.out.Mem, 1); err != nil {
+		if err := v.within("receive", i, &v.recvs[i], v.out.Mem, 1); err != nil {
 			return err
 		}
 	}
-	if err := t.selfParts(v); err != nil {
+	if err := v.selfParts(); err != nil {
 		return err
 	}
-	return t.apart(v)
+	return v.apart(known)
 }
 
 // apart checks that no part is received over another, nor over one that is sent.
-func (t *Team) apart(v *invocation) error {
-	list := t.cache.extents[:0]
+func (v *invocation) apart(known *cache) error {
+	list := known.extents[:0]
 	in, out := addressOf(v.in.Mem), addressOf(v.out.Mem)
 	for _, p := range v.recvs {
 		if p.N > 0 {
@@ -54,7 +54,7 @@ func (t *Team) apart(v *invocation) error {
 			}
 		}
 	}
-	t.cache.extents = list
+	known.extents = list
 	slices.SortFunc(list, func(a, b extent) int { return cmp.Compare(a.at, b.at) })
 	var sends, recvs uint64 // up to where those so far reach
 	for _, x := range list {
@@ -79,9 +79,9 @@ type extent struct {
 }
 
 // selfParts checks that what a member sends itself is what it receives.
-func (t *Team) selfParts(v *invocation) error {
+func (v *invocation) selfParts() error {
 	next := func(parts []Part, i int) int {
-		for i < len(parts) && (parts[i].Peer != t.rank || parts[i].N == 0) {
+		for i < len(parts) && (parts[i].Peer != v.call.Rank || parts[i].N == 0) {
 			i++
 		}
 		return i
@@ -103,10 +103,10 @@ func (t *Team) selfParts(v *invocation) error {
 }
 
 // vector checks a ReduceScatterV.
-func (t *Team) vector(v *invocation) error {
+func (v *invocation) vector(*cache) error {
 	c := &v.call
-	if len(v.recvs) != t.size {
-		return badf("%d blocks for a team of %d", len(v.recvs), t.size)
+	if len(v.recvs) != v.call.Size {
+		return badf("%d blocks for a team of %d", len(v.recvs), v.call.Size)
 	}
 	if v.in.Mem == nil {
 		c.InPlace = true
@@ -122,7 +122,7 @@ func (t *Team) vector(v *invocation) error {
 	for i := range v.recvs {
 		p := v.recvs[i]
 		p.Peer = i
-		if err := t.within(name, i, &p, from, c.Elem); err != nil {
+		if err := v.within(name, i, &p, from, c.Elem); err != nil {
 			return err
 		}
 		c.Bytes += p.N
@@ -135,10 +135,10 @@ func (t *Team) vector(v *invocation) error {
 		v.out.Mem = cut(v.out.Mem, end)
 		return nil
 	}
-	if err := holds("receive", v.out.Mem, 1, v.recvs[t.rank].N); err != nil {
+	if err := holds("receive", v.out.Mem, 1, v.recvs[v.call.Rank].N); err != nil {
 		return err
 	}
-	v.in.Mem, v.out.Mem = cut(v.in.Mem, end), cut(v.out.Mem, v.recvs[t.rank].N)
+	v.in.Mem, v.out.Mem = cut(v.in.Mem, end), cut(v.out.Mem, v.recvs[v.call.Rank].N)
 	if shared, _ := overlap(v.in.Mem, v.out.Mem); shared {
 		return badf("send and receive buffers overlap")
 	}
@@ -146,19 +146,19 @@ func (t *Team) vector(v *invocation) error {
 }
 
 // fold checks a Fold.
-func (t *Team) fold(v *invocation) error {
+func (v *invocation) fold(known *cache) error {
 	own := -1
-	seen := t.cache.members(t.size)
+	seen := known.members(v.call.Size)
 	for i := range v.sends {
 		p := &v.sends[i]
-		if err := t.within("send", i, p, v.in.Mem, v.call.Elem); err != nil {
+		if err := v.within("send", i, p, v.in.Mem, v.call.Elem); err != nil {
 			return err
 		}
 		if seen[p.Peer]&1 != 0 {
 			return badf("two parts for peer %d", p.Peer)
 		}
 		seen[p.Peer] |= 1
-		if p.Peer == t.rank {
+		if p.Peer == v.call.Rank {
 			own = p.N
 		}
 	}
@@ -168,7 +168,7 @@ func (t *Team) fold(v *invocation) error {
 	}
 	for i := range v.recvs {
 		p := &v.recvs[i]
-		if err := t.within("receive", i, p, v.out.Mem, v.call.Elem); err != nil {
+		if err := v.within("receive", i, p, v.out.Mem, v.call.Elem); err != nil {
 			return err
 		}
 		if seen[p.Peer]&2 != 0 {
@@ -178,11 +178,11 @@ func (t *Team) fold(v *invocation) error {
 		if p.Off != 0 || p.N != bytes {
 			return badf("receive part %d: %d bytes at %d, where all are %d at 0", i, p.N, p.Off, bytes)
 		}
-		if p.Peer == t.rank && own != bytes {
+		if p.Peer == v.call.Rank && own != bytes {
 			return badf("this rank sends itself %d bytes and receives %d", max(own, 0), bytes)
 		}
 	}
-	if own >= 0 && seen[t.rank]&2 == 0 {
+	if own >= 0 && seen[v.call.Rank]&2 == 0 {
 		return badf("this rank sends itself %d bytes and receives none of them", own)
 	}
 	v.out.Mem = cut(v.out.Mem, bytes)

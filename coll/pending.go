@@ -149,7 +149,7 @@ func (t *Team) start(a *Args, deferred bool) (*Pending, error) {
 		return nil, t.refuse(a.Kind, err)
 	}
 	p.lent = false
-	p.deferred = t.lend(p) || deferred
+	p.deferred = t.offloading.lend(p) || deferred
 	t.backlog.push(p)
 	if t.backlog.deferred == 0 {
 		t.advance(false)

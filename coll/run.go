@@ -160,7 +160,7 @@ func (t *Team) outcome() (err error, over bool) {
 	case c.err != nil:
 		return c.err, true
 	case c.outcome == failed:
-		return t.mismatched(), true
+		return t.faults.mismatched(), true
 	case c.outcome == ended:
 		return t.finish(), true
 	}
@@ -210,7 +210,7 @@ func (t *Team) step() (moved bool) {
 	c, m := t.call, t.machine
 	if c.lent {
 		c.helped = true
-		return t.collect()
+		return t.offloading.collect()
 	}
 	before := m.pc
 	if c.reduction.ID >= kernel.UserID && c != &t.own {
@@ -223,7 +223,7 @@ func (t *Team) step() (moved bool) {
 	}
 	c.helped = c.helped || !t.beside
 	if c.misses = 0; c.stuck != 0 {
-		t.unstick()
+		t.faults.unstick()
 	}
 	return true
 }
@@ -289,7 +289,7 @@ func (t *Team) look(wide bool) (broken bool) {
 			continue
 		}
 		// Its last words first: they say why.
-		if t.hear(i) {
+		if t.faults.hear(i) {
 			return true
 		}
 		if err := t.peers[i].queue.Err(); err != nil {
@@ -304,7 +304,7 @@ func (t *Team) look(wide bool) (broken bool) {
 	if c.stuck++; c.stuck == 1 {
 		c.still = now
 	}
-	if !c.lent && now.Sub(c.still) >= stuckAfter && t.deadlocked() {
+	if !c.lent && now.Sub(c.still) >= stuckAfter && t.faults.deadlocked() {
 		c.outcome = failed
 		return true
 	}

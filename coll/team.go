@@ -169,9 +169,6 @@ type Team struct {
 	bytes  []byte   // the region
 	peers  []peer   // by member
 
-	waitsFor int    // the peer that was told so, see deadlocked
-	chain    uint64 // and the length of the chain; 0 if it was not
-
 	scratch rdma.MR // grows between calls
 	arena   arena
 	machine *machine
@@ -188,6 +185,7 @@ type Team struct {
 	backlog backlog
 
 	offloading offloading
+	faults     faults
 }
 
 // A peer is what a team knows of a member.
@@ -286,7 +284,7 @@ func newTeam(cfg *TeamConfig) (*Team, error) {
 	}
 	t.machine, t.most = newMachine((*wire)(t), t.size, tuning.slots), anyNumber
 	t.cache.total = &t.machine.count
-	t.waiting.team = t
+	t.waiting.team, t.faults.team, t.offloading.team = t, t, t
 	t.call = &t.own
 	t.layout = newLayout(t.size, tuning.slots, tuning.eager, inline < tuning.eager)
 	if t.size == 1 {
@@ -391,7 +389,7 @@ func (t *Team) Missed() bool {
 		}
 		next := t.machine.channels[i].awaited + 1
 		header := atomic.LoadUint64(&t.words[t.layout.header(i, t.machine.slotOf(next))/8])
-		if _, waits := t.waitedFor(i); waits || sequenceOf(header) == next {
+		if _, waits := t.faults.waitedFor(i); waits || sequenceOf(header) == next {
 			return true
 		}
 	}
@@ -420,7 +418,7 @@ func (t *Team) Close() error {
 		t.abandon()
 		err = pending
 	}
-	t.stopOffload()
+	t.offloading.stop()
 	for _, mr := range []rdma.MR{t.scratch, t.region} {
 		switch {
 		case mr == nil:
@@ -476,7 +474,7 @@ func (t *Team) StartFree() (*Pending, error) {
 }
 
 func (t *Team) shut() {
-	t.stopOffload()
+	t.offloading.stop()
 	t.state = ErrClosed
 	t.cache.count()
 	t.region, t.scratch, t.bytes, t.words = nil, nil, nil, nil
