@@ -82,7 +82,7 @@ const (
 func (p *Provider) freed(e *entry) {
 	switch e.kind {
 	case entrySend:
-		arch.StoreRelease32(&e.q.freed, e.free)
+		arch.StoreRelease32(&e.q.sq.freed, e.free)
 	case entryRecv:
 		arch.StoreRelease32(&e.q.rq.freed, e.free)
 	case entryShared:
@@ -464,7 +464,7 @@ func (c *completionQueue) harvest() (failed []*queuePair) {
 		}
 		if q.recv == c {
 			atomic.SwapUint32(ready, 0)
-			q.take()
+			q.rq.take()
 			q.established()
 		}
 		if q.state() == rdma.StateErr {
@@ -476,27 +476,28 @@ func (c *completionQueue) harvest() (failed []*queuePair) {
 
 // take moves the done receives of a queue pair into its completion queue, in
 // order. Called with recv.mu held.
-func (q *queuePair) take() {
-	if q.rq.slots == 0 {
+func (r *receiveRing) take() {
+	q := r.q
+	if r.slots == 0 {
 		return
 	}
-	for q.rq.taken != atomic.LoadUint32(&q.rq.posted) {
-		i := q.rq.taken & (q.rq.slots - 1)
-		sl := q.rq.slot(i)
+	for r.taken != atomic.LoadUint32(&r.posted) {
+		i := r.taken & (r.slots - 1)
+		sl := r.slot(i)
 		if sl == nil || atomic.LoadUint32(&sl.state) != slotDone {
 			return
 		}
-		k := q.rq.took(i, sl)
-		q.rq.taken += k
-		e := entry{q: q, free: q.rq.taken, kind: entryRecv, wc: receiveWC(sl, q.rq.wrid(i), q.num), offset: q.rq.offset(i)}
+		k := r.took(i, sl)
+		r.taken += k
+		e := entry{q: q, free: r.taken, kind: entryRecv, wc: receiveWC(sl, r.wrid(i), q.num), offset: r.offset(i)}
 		if sl.opcode&slotInline != 0 {
-			q.unpack(i, sl, &e.wc)
+			r.unpack(i, sl, &e.wc)
 		}
 		stamp, solicited := sl.stamp, sl.flags&slotSolicited != 0
 		if e.wc.Flags&rdma.WCFlagWithInv != 0 {
 			q.pd.ended(q.num, e.wc.ImmData)
 		}
-		q.rq.release(i, k)
+		r.release(i, k)
 		q.recv.push(&e, stamp, solicited)
 	}
 }

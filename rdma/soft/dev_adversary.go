@@ -75,12 +75,12 @@ func (h *chaos) ring(q *queuePair) {
 	case h.rng.IntN(ringLostOneIn) == 0:
 		return
 	}
-	q.rung = q.posted
+	q.sq.rung = q.sq.posted
 }
 
 // unseen tells whether the device does not know of a request. Called with the queue pair's mu held.
 func (h *chaos) unseen(q *queuePair, e *request) bool {
-	if int32(e.seq-q.rung) <= 0 {
+	if int32(e.seq-q.sq.rung) <= 0 {
 		return false
 	}
 	h.mu.Lock()
@@ -88,7 +88,7 @@ func (h *chaos) unseen(q *queuePair, e *request) bool {
 	if h.bus || h.rng.IntN(lookOneIn) != 0 {
 		return true
 	}
-	q.rung = q.posted
+	q.sq.rung = q.sq.posted
 	return false
 }
 
@@ -110,7 +110,7 @@ func (h *chaos) let(q *queuePair, e *request) bool {
 	case 2: // no receive, or so it seems
 		if e.part.rnr < mostRNR && q.attr.RNRRetry > 0 && e.wr.Opcode.Operation().Received != 0 && e.part.lost == 0 {
 			e.part.rnr++
-			q.counters.RNRRetries++
+			q.sq.counters.RNRRetries++
 			return false
 		}
 	}
@@ -124,7 +124,7 @@ func (h *chaos) loseAck(q *queuePair, e *request) bool {
 		return false
 	}
 	e.part.lost++
-	q.counters.AckRetries++
+	q.sq.counters.AckRetries++
 	return true
 }
 
@@ -136,20 +136,20 @@ func (h *chaos) piece(q *queuePair, wr *rdma.SendWR) {
 		return
 	}
 	dci := q.init.Type == rdma.DCI
-	if dci && (q.dial(wr) != accepted || q.dc.held == nil) || q.remote == nil {
+	if dci && (q.dc.dial(wr) != accepted || q.dc.held == nil) || q.remote == nil {
 		return
 	}
-	segs, total, guard, ok := q.mem.gather(q.pd, wr)
-	if !ok || guard || q.mem.laid || total <= 8 {
+	segs, total, guard, ok := q.scratch.mem.gather(q.pd, wr)
+	if !ok || guard || q.scratch.mem.laid || total <= 8 {
 		return
 	}
 	s, c := q.peer, q.remote
 	q.mark(s.markOf(wr.RKey))
-	defer q.unmark()
+	defer q.own.unmark(q.turn)
 	var a answer
 	st := rdma.WCSuccess
 	if dci {
-		a, st = q.reaches()
+		a, st = q.dc.reaches()
 	} else {
 		a = admit(c, q.attr.DestQPNum, q.dest, q.psn)
 	}

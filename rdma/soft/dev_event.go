@@ -165,8 +165,8 @@ func (q *queuePair) established() {
 // it wants to know. Called with mu held.
 func (q *queuePair) drained() {
 	w := &q.wire
-	if q.draining && q.state() == rdma.StateSQD && (w.next == 0 && w.offset == 0 || q.waiting != accepted) {
-		q.draining = false
+	if q.ending.draining && q.state() == rdma.StateSQD && (w.next == 0 && w.offset == 0 || q.sq.waiting != accepted) {
+		q.ending.draining = false
 		q.tell(rdma.EventSQDrained)
 	}
 }

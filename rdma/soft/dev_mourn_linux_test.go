@@ -70,8 +70,8 @@ func TestMournLetsOthersPass(t *testing.T) {
 	waits, _ := pair(t, a, dead, attrs())
 	post(t, waits, rdma.SendWR{Opcode: rdma.WRSend, Flags: rdma.SendSignaled})
 	for range 100 {
-		if a.ctx.Progress(); mail.pending.n != 2 {
-			t.Fatalf("%d datagrams wait, want both: the first is not held up, and this test is void", mail.pending.n)
+		if a.ctx.Progress(); mail.sq.pending.n != 2 {
+			t.Fatalf("%d datagrams wait, want both: the first is not held up, and this test is void", mail.sq.pending.n)
 		}
 	}
 	begin := time.Now()

@@ -81,7 +81,7 @@ func (w *progress) advance(alone bool) (moved, turn bool) {
 		if !q.mu.TryLock() {
 			continue
 		}
-		if alone && q.waiting != accepted && q.peer != nil {
+		if alone && q.sq.waiting != accepted && q.peer != nil {
 			q.peer.checkDead()
 		}
 		if q.advance() {
@@ -152,7 +152,7 @@ func (w *progress) time(qs []*queuePair) {
 			if now.IsZero() {
 				now = time.Now()
 			}
-			q.overdue(now)
+			q.wire.overdue(now)
 		}
 		q.mu.Unlock()
 	}
@@ -160,10 +160,10 @@ func (w *progress) time(qs []*queuePair) {
 
 // add lists a queue pair that has a backlog. Called with its mu held.
 func (w *progress) add(q *queuePair) {
-	if q.listed {
+	if q.sq.listed {
 		return
 	}
-	q.listed = true
+	q.sq.listed = true
 	w.busy.Add(1)
 	w.mu.Lock()
 	w.list = append(w.list, q)
@@ -178,10 +178,10 @@ func (w *progress) add(q *queuePair) {
 
 // done takes it from the list. Called with its mu held.
 func (w *progress) done(q *queuePair) {
-	if !q.listed || q.pending.n > 0 {
+	if !q.sq.listed || q.sq.pending.n > 0 {
 		return
 	}
-	q.listed = false
+	q.sq.listed = false
 	w.busy.Add(-1)
 	w.mu.Lock()
 	for i, have := range w.list {

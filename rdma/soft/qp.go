@@ -20,14 +20,14 @@ type queuePair struct {
 	mu   sync.Mutex // guards all that follows, but for what says otherwise
 	attr rdma.QPAttr
 	route
-	sendQueue
-	scratch
-	wire   wireState          // over TCP
-	dc     connection         // of DCI
-	calls  map[*call]struct{} // of DCT, over TCP
-	change keyChange          // of the head of pending, when that is for the own side
-	ending
-	target atomic.Pointer[target] // peer and remote, for deregistrations
+	sq      sendQueue
+	scratch scratch
+	wire    wireState  // over TCP
+	dc      connection // of DCI
+	calls   callers    // of DCT, over TCP
+	change  keyChange  // of the head of pending, when that is for the own side
+	ending  ending
+	target  atomic.Pointer[target] // peer and remote, for deregistrations
 
 	rq receiveRing // has a lock of its own
 	batch
@@ -162,7 +162,8 @@ func (d *domain) CreateQP(init rdma.QPInitAttr) (rdma.QP, error) {
 	}
 	q := &queuePair{fixed: fixed{p: d.p, pd: d, init: init, send: send, recv: recv, addressing: addressing(init.Type),
 		answerer: answerer, within: within, unreliable: init.Type == rdma.UC || init.Type == rdma.UD}}
-	q.rq = receiveRing{p: d.p, strides: uint32(max(init.Striding.Strides, 1)), strideBytes: uint32(init.Striding.StrideBytes)}
+	q.wire.q, q.dc.q = q, q
+	q.rq = receiveRing{q: q, strides: uint32(max(init.Striding.Strides, 1)), strideBytes: uint32(init.Striding.StrideBytes)}
 	if init.SRQ != nil {
 		s, ok := init.SRQ.(*srq)
 		if !ok || s.pd.ctx != d.ctx {
@@ -224,15 +225,15 @@ func (q *queuePair) create() error {
 			return &rdma.OpError{Op: "create_qp", Detail: "receive queue", Err: err}
 		}
 	}
-	q.mem.segs = make([][]byte, 0, max(q.init.Cap.MaxSendSGE, 1))
+	q.scratch.mem.segs = make([][]byte, 0, max(q.init.Cap.MaxSendSGE, 1))
 
 	if err := q.send.hold(); err != nil {
-		q.freeSlots()
+		q.rq.free()
 		return err
 	}
 	if err := q.recv.hold(); err != nil {
 		q.send.detach(q)
-		q.freeSlots()
+		q.rq.free()
 		return err
 	}
 	unlock := func() {}
@@ -267,7 +268,7 @@ func (q *queuePair) create() error {
 	if !ok {
 		q.recv.detach(q)
 		q.send.detach(q)
-		q.freeSlots()
+		q.rq.free()
 		return &rdma.OpError{Op: "create_qp", Detail: fmt.Sprintf("all %d queue pairs are in use: close one first", p.layout.queues), Err: rdma.ErrNoMemory}
 	}
 	// The context is in RESET, where no initiator reads more than its word:
@@ -311,11 +312,12 @@ func (q *queuePair) create() error {
 	return nil
 }
 
-func (q *queuePair) freeSlots() {
+func (r *receiveRing) free() {
+	q := r.q
 	if q.shared != nil && q.shared.inbox != nil {
 		_ = q.shared.shut(new(patience)) // no process is at it: the one that destroys the queue pair has waited
 	}
-	q.rq.destroy()
+	r.destroy()
 }
 
 func (q *queuePair) PD() rdma.PD { return q.pd }
@@ -324,7 +326,7 @@ func (q *queuePair) Num() uint32 { return q.num }
 // State looks first: a completion queue that initiators have overrun takes its
 // queue pairs to ERR.
 func (q *queuePair) State() rdma.QPState {
-	if q.gone.Load() {
+	if q.ending.gone.Load() {
 		return rdma.StateReset
 	}
 	q.look()
@@ -347,7 +349,7 @@ func (q *queuePair) Query() (rdma.QPAttr, rdma.QPInitAttr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.attr
-	if !q.gone.Load() {
+	if !q.ending.gone.Load() {
 		a.State = q.state()
 	}
 	return a, q.init
@@ -356,5 +358,5 @@ func (q *queuePair) Query() (rdma.QPAttr, rdma.QPInitAttr) {
 func (q *queuePair) snapshot() rdma.Counters {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.counters
+	return q.sq.counters
 }

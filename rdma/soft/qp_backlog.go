@@ -53,8 +53,8 @@ func (b *backlog) push() *request {
 
 // keep puts a request into the backlog. Called with mu held.
 func (q *queuePair) keep(wr *rdma.SendWR) {
-	e := q.pending.push()
-	e.wr, e.seq = *wr, q.posted
+	e := q.sq.pending.push()
+	e.wr, e.seq = *wr, q.sq.posted
 	e.part = part{}
 	e.sgl = append(e.sgl[:0], wr.SGL...)
 	e.wr.SGL = e.sgl
@@ -70,7 +70,7 @@ func (q *queuePair) keep(wr *rdma.SendWR) {
 	if wr.Flags&rdma.SendInline != 0 {
 		// What cannot be read will fail when it is executed.
 		e.inline = e.inline[:0]
-		segs, total, guard, ok := q.mem.gather(q.pd, wr)
+		segs, total, guard, ok := q.scratch.mem.gather(q.pd, wr)
 		if ok {
 			if cap(e.inline) < int(total) {
 				e.inline = make([]byte, 0, total)
@@ -97,28 +97,28 @@ func (q *queuePair) keep(wr *rdma.SendWR) {
 
 // forget drops the backlog. Called with mu held.
 func (q *queuePair) forget() {
-	for q.pending.n > 0 {
-		wr := q.pending.first().wr
-		q.pending.pop()
+	for q.sq.pending.n > 0 {
+		wr := q.sq.pending.first().wr
+		q.sq.pending.pop()
 		if r := ofDevice(&wr); r != nil {
 			q.fetched(r, &wr, rdma.WCWRFlushErr, 0)
 		}
 	}
-	q.waiting, q.tries, q.until = accepted, 0, time.Time{}
+	q.sq.waiting, q.sq.tries, q.sq.until = accepted, 0, time.Time{}
 	q.p.work.done(q)
 	q.change = keyChange{}
-	q.hangUp()
-	q.endCalls()
-	q.dc = connection{}
+	q.dc.hangUp()
+	q.calls.end()
+	q.dc = connection{q: q}
 	q.wire.drop()
 	q.wire.count(0)
-	q.wire = wireState{}
+	q.wire = wireState{q: q}
 }
 
 // advance executes what can be executed of the backlog and tells whether it
 // did anything. Called with mu held.
 func (q *queuePair) advance() (moved bool) {
-	for q.pending.n > 0 {
+	for q.sq.pending.n > 0 {
 		switch q.state() {
 		case rdma.StateRTS:
 		case rdma.StateSQD:
@@ -135,13 +135,13 @@ func (q *queuePair) advance() (moved bool) {
 			return moved
 		}
 		if q.wire.wired {
-			moved = q.advanceWire() || moved
+			moved = q.wire.advance() || moved
 			if q.wire.wired {
 				return moved
 			}
 			continue // the next target is in the segment
 		}
-		e := q.pending.first()
+		e := q.sq.pending.first()
 		if q.p.cfg.Adversary != nil && !q.p.work.chaos.let(q, e) {
 			return moved
 		}
@@ -176,12 +176,12 @@ func (q *queuePair) advance() (moved bool) {
 
 // settle completes the head of the backlog. Called with mu held.
 func (q *queuePair) settle(e *request, status rdma.WCStatus, n uint32) {
-	q.waiting, q.tries = accepted, 0
+	q.sq.waiting, q.sq.tries = accepted, 0
 	wr, seq := e.wr, e.seq
-	q.pending.pop()
-	if q.pending.n == 0 {
+	q.sq.pending.pop()
+	if q.sq.pending.n == 0 {
 		q.p.work.done(q)
-		q.hangUp()
+		q.dc.hangUp()
 	}
 	if r := ofDevice(&wr); r != nil {
 		q.fetched(r, &wr, status, n)
@@ -205,23 +205,23 @@ func (q *queuePair) wait(a answer) (over bool) {
 	case abroad:
 		return false
 	case draining, noResponder:
-		q.waiting = a
+		q.sq.waiting = a
 		return false
 	}
-	e := q.pending.first()
+	e := q.sq.pending.first()
 	status, limit, forever, each := rdma.WCRetryExcErr, q.attr.RetryCnt, false, rdma.AckTimeout(q.attr.Timeout)
 	if a == notReady {
 		status, limit, forever = rdma.WCRNRRetryExcErr, q.attr.RNRRetry, q.attr.RNRRetry == 7
 		each = q.remote.rnrTimer()
 	}
-	if q.waiting != a {
+	if q.sq.waiting != a {
 		if a == notReady && limit == 0 {
 			q.settle(e, status, 0)
 			return true
 		}
-		q.waiting, q.tries, q.until = a, 0, time.Time{}
+		q.sq.waiting, q.sq.tries, q.sq.until = a, 0, time.Time{}
 		if each > 0 {
-			q.until = time.Now().Add(each)
+			q.sq.until = time.Now().Add(each)
 		}
 		return false
 	}
@@ -229,27 +229,27 @@ func (q *queuePair) wait(a answer) (over bool) {
 		q.settle(e, rdma.WCRetryExcErr, 0)
 		return true
 	}
-	if q.until.IsZero() {
+	if q.sq.until.IsZero() {
 		return false
 	}
 	now := time.Now()
-	if now.Before(q.until) {
+	if now.Before(q.sq.until) {
 		return false
 	}
 	if q.peer.checkDead() {
 		q.settle(e, rdma.WCRetryExcErr, 0)
 		return true
 	}
-	if q.tries >= limit && !forever {
+	if q.sq.tries >= limit && !forever {
 		q.settle(e, status, 0)
 		return true
 	}
-	q.count(a)
-	if a == notReady && q.tries >= limit && !forever {
+	q.sq.count(a)
+	if a == notReady && q.sq.tries >= limit && !forever {
 		q.settle(e, status, 0)
 		return true
 	}
-	q.until = now.Add(each)
+	q.sq.until = now.Add(each)
 	return false
 }
 

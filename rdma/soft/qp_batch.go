@@ -75,7 +75,7 @@ type batch struct {
 func (q *queuePair) announce() {
 	if q.owed.n > 0 {
 		q.pay()
-		q.unmark()
+		q.own.unmark(q.turn)
 	}
 	if q.kept > 0 {
 		q.completeKept()

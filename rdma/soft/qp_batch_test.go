@@ -74,7 +74,7 @@ func TestBatchNotifiesTogether(t *testing.T) {
 			for i, n := range c.sizes {
 				wr := r.send(n)
 				q.behind = uint32(c.behind + len(c.sizes) - 1 - i)
-				q.posted++
+				q.sq.posted++
 				status, moved, a := q.run(&wr)
 				if a != accepted || status != rdma.WCSuccess {
 					t.Fatalf("message %d: %v, answer %d", i, status, a)
@@ -82,7 +82,7 @@ func TestBatchNotifiesTogether(t *testing.T) {
 				if n == 2*owedBytes && r.b.cq.head.attention == 0 {
 					t.Error("the message before the long one is not told")
 				}
-				q.finish(&wr, q.posted, status, moved)
+				q.finish(&wr, q.sq.posted, status, moved)
 				if got := r.seen(); got != c.want[i] {
 					t.Errorf("behind message %d: %+v, want %+v", i, got, c.want[i])
 				}

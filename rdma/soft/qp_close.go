@@ -13,7 +13,7 @@ import (
 // Close destroys the queue pair. When it returns no peer touches its receive
 // queue any more.
 func (q *queuePair) Close() error {
-	if q.left.Swap(true) || q.orphan() {
+	if q.ending.left.Swap(true) || q.orphan() {
 		return nil
 	}
 	return q.closeNow()
@@ -32,10 +32,10 @@ func (q *queuePair) closeNow() error {
 func (q *queuePair) closeFirst() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	if q.ending.closed {
 		return false
 	}
-	q.closed = true
+	q.ending.closed = true
 	q.depart()
 	return true
 }
@@ -50,7 +50,7 @@ func (c *context) CloseQPs(qps []rdma.QP) error {
 			errs = append(errs, &rdma.OpError{Op: "destroy_qp", Detail: "found a queue pair of another context", Err: rdma.ErrInvalid})
 			continue
 		}
-		if !q.left.Swap(true) && !q.orphan() && q.closeFirst() {
+		if !q.ending.left.Swap(true) && !q.orphan() && q.closeFirst() {
 			mine = append(mine, q)
 		}
 	}
@@ -64,7 +64,7 @@ func (c *context) CloseQPs(qps []rdma.QP) error {
 
 // destroy is Close after depart and a barrier.
 func (q *queuePair) destroy(waited *patience) error {
-	q.gone.Store(true) // a receive that is being posted holds rmu, which forsake takes
+	q.ending.gone.Store(true) // a receive that is being posted holds rmu, which forsake takes
 	q.mu.Lock()
 	stuck := q.forsake(waited)
 	q.mu.Unlock()
@@ -73,7 +73,7 @@ func (q *queuePair) destroy(waited *patience) error {
 	ctx.mu.Lock()
 	delete(ctx.queues, q)
 	add(&ctx.past, q.snapshot())
-	held := !q.orphaned
+	held := !q.ending.orphaned
 	ctx.mu.Unlock()
 	q.recv.detach(q)
 	q.send.detach(q)
@@ -83,7 +83,7 @@ func (q *queuePair) destroy(waited *patience) error {
 		// Else it is still found by a deregistration what the peer may be at,
 		// and its memory and its number are never used again.
 		p.byQPN.set(q.index, nil)
-		q.freeSlots()
+		q.rq.free()
 		p.mu.Lock()
 		p.free.qps.give(int(q.index))
 		p.mu.Unlock()
@@ -128,7 +128,7 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 		q.target.Store(nil) // else it stays for a deregistration to see
 	}
 	q.peer, q.remote = nil, nil
-	q.draining, q.lastWQE = false, false
+	q.ending.draining, q.ending.lastWQE = false, false
 	switch {
 	case q.shared == nil:
 	case q.shared.inbox != nil:
@@ -146,8 +146,8 @@ func (q *queuePair) forsake(waited *patience) (stuck bool) {
 	}
 	q.send.purge(q)
 	q.recv.purge(q)
-	q.posted = 0
-	atomic.StoreUint32(&q.freed, 0)
+	q.sq.posted = 0
+	atomic.StoreUint32(&q.sq.freed, 0)
 	atomic.StoreUint32(&q.rq.posted, 0)
 	atomic.StoreUint32(&q.rq.freed, 0)
 	q.recv.mu.Lock()
@@ -170,7 +170,7 @@ func (q *queuePair) mark(what uint64) {
 }
 
 // unmark: everything copied is visible to a process that sees it.
-func (q *queuePair) unmark() { arch.StoreRelease64(&q.own.mark, q.turn) }
+func (c *queueContext) unmark(turn uint64) { arch.StoreRelease64(&c.mark, turn) }
 
 const (
 	// drainLimit bounds the wait for a peer that is stopped in mid-operation.

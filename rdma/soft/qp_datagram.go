@@ -88,7 +88,7 @@ func (q *queuePair) qkeyOf(wr *rdma.SendWR) uint32 {
 // fly executes a datagram. The answer is notReady when the link to another
 // host cannot take it yet; else the request is over. Called with mu held.
 func (q *queuePair) fly(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a answer) {
-	segs, total, guard, ok := q.mem.gather(q.pd, wr)
+	segs, total, guard, ok := q.scratch.mem.gather(q.pd, wr)
 	if !ok {
 		return rdma.WCLocProtErr, 0, accepted
 	}
@@ -107,7 +107,7 @@ func (q *queuePair) fly(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		return rdma.WCSuccess, uint32(total), accepted
 	}
 	if i := wr.RemoteQPN & (maxQueues - 1); int(i) < len(s.queues) {
-		q.grh = h.grh
+		q.scratch.grh = h.grh
 		e := execution{total: total, from: q.num}
 		d := e.message(wr)
 		status = q.land(s, &s.queues[i], destination{wr.RemoteQPN, q.qkeyOf(wr)}, segs, d, guard)
@@ -138,24 +138,24 @@ func (q *queuePair) land(s *peer, c *queueContext, to destination, segs [][]byte
 		return rdma.WCSuccess
 	}
 	tk.cq = c.recvCQ
-	if q.to == nil {
-		q.to = new(scatter)
+	if q.scratch.to == nil {
+		q.scratch.to = new(scatter)
 	}
 	d.n += rdma.GRHLen
 	d.flags |= rdma.WCFlagGRH
-	_, theirs := tk.receive(uint64(d.n), q.to)
+	_, theirs := tk.receive(uint64(d.n), q.scratch.to)
 	if theirs == rdma.WCLocLenErr {
 		tk.giveBack()
 		return rdma.WCSuccess
 	}
 	mine := rdma.WCSuccess
 	if theirs == rdma.WCSuccess {
-		binary.BigEndian.PutUint16(q.grh[4:], uint16(d.n-rdma.GRHLen))
-		st := q.to.store(0, q.grh[:], false)
+		binary.BigEndian.PutUint16(q.scratch.grh[4:], uint16(d.n-rdma.GRHLen))
+		st := q.scratch.to.store(0, q.scratch.grh[:], false)
 		off := rdma.GRHLen
-		for ; segs != nil; segs = q.mem.more() {
+		for ; segs != nil; segs = q.scratch.mem.more() {
 			for i := 0; i < len(segs) && st == rdma.WCSuccess; i++ {
-				st = q.to.store(off, segs[i], guard)
+				st = q.scratch.to.store(off, segs[i], guard)
 				off += len(segs[i])
 			}
 		}
@@ -206,8 +206,8 @@ func (q *queuePair) flyWire(wr *rdma.SendWR, h *addressHandle, segs [][]byte, to
 	case linkBroken:
 		return rdma.WCSuccess, total, accepted // no process is there
 	}
-	if guard || q.mem.laid {
-		copied, ok := q.mem.outOf(wr, segs, 0, int(total))
+	if guard || q.scratch.mem.laid {
+		copied, ok := q.scratch.mem.outOf(wr, segs, 0, int(total))
 		if !ok {
 			return rdma.WCLocProtErr, 0, accepted
 		}
@@ -237,16 +237,16 @@ func (l *link) datagram(f *frame, payload []byte) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.init.Type != rdma.UD {
+	if q.ending.closed || q.init.Type != rdma.UD {
 		return
 	}
 	from := l.from
 	if f.code != 0 {
 		from = otherGID(from)
 	}
-	rdma.GRH{NextHdr: bthHeader, HopLimit: 1, SGID: from, DGID: f.gid}.Append(q.grh[:0])
+	rdma.GRH{NextHdr: bthHeader, HopLimit: 1, SGID: from, DGID: f.gid}.Append(q.scratch.grh[:0])
 	l.one[0] = payload
-	q.mem.laid = false // this is no memory of its own
+	q.scratch.mem.laid = false // this is no memory of its own
 	_ = q.land(p.self, q.own, destination{f.to, f.key}, l.one[:], f.message(), false)
 	l.one[0] = nil
 }

@@ -59,6 +59,7 @@ type responder struct {
 
 // A connection is the initiator's side of one.
 type connection struct {
+	q      *queuePair
 	to     *peer
 	num    uint32
 	key    uint64
@@ -75,23 +76,24 @@ func (d *connection) leadsTo(wr *rdma.SendWR) bool {
 
 // turnTo ends the connection, with nothing under way, in favour of one to the
 // target of a request. Called with mu held.
-func (q *queuePair) turnTo(wr *rdma.SendWR) {
-	q.hangUp()
+func (d *connection) turnTo(wr *rdma.SendWR) {
+	q := d.q
+	d.hangUp()
 	s := wr.AH.(*addressHandle).peer
-	q.dc = connection{to: s, num: wr.RemoteQPN, key: wr.DCAccessKey}
+	*d = connection{q: q, to: s, num: wr.RemoteQPN, key: wr.DCAccessKey}
 	q.peer, q.remote = s, nil
 	q.wire.wired = s.wired()
-	if i := q.dc.num & (maxQueues - 1); !q.wire.wired && int(i) < len(s.queues) {
+	if i := d.num & (maxQueues - 1); !q.wire.wired && int(i) < len(s.queues) {
 		q.remote = &s.queues[i]
 	}
 }
 
 // dial makes the connection that a request needs, and gets hold of a responder in
 // the segment. Called with mu held.
-func (q *queuePair) dial(wr *rdma.SendWR) answer {
-	d := &q.dc
+func (d *connection) dial(wr *rdma.SendWR) answer {
+	q := d.q
 	if !d.leadsTo(wr) {
-		q.turnTo(wr)
+		d.turnTo(wr)
 	}
 	switch {
 	case q.wire.wired:
@@ -102,8 +104,8 @@ func (q *queuePair) dial(wr *rdma.SendWR) answer {
 		return unanswered
 	case d.held == nil:
 		if d.held = d.to.engage(q.holder()); d.held == nil {
-			if q.waiting != noResponder {
-				q.counters.DCCNAKs++
+			if q.sq.waiting != noResponder {
+				q.sq.counters.DCCNAKs++
 			}
 			return noResponder
 		}
@@ -111,7 +113,7 @@ func (q *queuePair) dial(wr *rdma.SendWR) answer {
 	}
 	if !d.made {
 		d.made = true
-		q.counters.DCConnects++
+		q.sq.counters.DCConnects++
 	}
 	return accepted
 }
@@ -162,8 +164,8 @@ func (s *peer) engage(holder uint64) *responder {
 func (r *responder) release(holder uint64) { atomic.CompareAndSwapUint64(&r.claim, holder, 0) }
 
 // hangUp gives the responder back. Called with mu held, and nothing under way.
-func (q *queuePair) hangUp() {
-	d := &q.dc
+func (d *connection) hangUp() {
+	q := d.q
 	if d.used = d.made; d.used && !q.p.work.ticking.Load() {
 		q.p.work.tickLater()
 	}
@@ -221,10 +223,10 @@ func (w *progress) lull() (more bool) {
 		q.mu.Lock()
 		switch d := &q.dc; {
 		case !d.made:
-		case d.used || q.pending.n > 0:
+		case d.used || q.sq.pending.n > 0:
 			d.used, more = false, true
 		default:
-			*d = connection{}
+			*d = connection{q: q}
 		}
 		q.mu.Unlock()
 	}
@@ -232,8 +234,9 @@ func (w *progress) lull() (more bool) {
 }
 
 // ask executes a request on a target. Called with mu held, connected and marked.
-func (q *queuePair) ask(e *execution, wr *rdma.SendWR) (rdma.WCStatus, answer) {
-	a, status := q.reaches()
+func (d *connection) ask(e *execution, wr *rdma.SendWR) (rdma.WCStatus, answer) {
+	q := d.q
+	a, status := d.reaches()
 	switch {
 	case a == unanswered || status != rdma.WCSuccess:
 		return status, a
@@ -245,22 +248,23 @@ func (q *queuePair) ask(e *execution, wr *rdma.SendWR) (rdma.WCStatus, answer) {
 	}
 	status, a = e.respond(wr)
 	if a == accepted {
-		q.dc.held.expect = (q.psn + 1) & psnMask
+		d.held.expect = (q.psn + 1) & psnMask
 	}
 	return status, a
 }
 
 // reaches looks at the target for the request psn.
-func (q *queuePair) reaches() (answer, rdma.WCStatus) {
+func (d *connection) reaches() (answer, rdma.WCStatus) {
+	q := d.q
 	c := q.remote
 	switch {
-	case atomic.LoadUint32(&c.word)&queueState != uint32(rdma.StateRTR) || atomic.LoadUint32(&c.num) != q.dc.num ||
+	case atomic.LoadUint32(&c.word)&queueState != uint32(rdma.StateRTR) || atomic.LoadUint32(&c.num) != d.num ||
 		rdma.QPType(atomic.LoadUint32(&c.rights)>>24) != rdma.DCT:
 		return unanswered, 0
-	case atomic.LoadUint64(&c.scope) != q.dc.key:
+	case atomic.LoadUint64(&c.scope) != d.key:
 		return accepted, rdma.WCRemAccessErr
 	}
-	return numbered(q.psn, q.dc.held.expect), rdma.WCSuccess
+	return numbered(q.psn, d.held.expect), rdma.WCSuccess
 }
 
 // A call is the target's side of a connection over TCP.
@@ -298,7 +302,7 @@ func (l *link) called(f *frame) {
 			}
 			l.calls[f.from] = c
 			if q.calls == nil {
-				q.calls = make(map[*call]struct{})
+				q.calls = make(callers)
 			}
 			q.calls[c] = struct{}{}
 			return
@@ -310,7 +314,7 @@ func (l *link) called(f *frame) {
 // takesCalls tells whether the queue pair is a target num that is ready. Called with
 // mu held.
 func (q *queuePair) takesCalls(num uint32) bool {
-	return !q.closed && q.num == num && q.init.Type == rdma.DCT && q.state() == rdma.StateRTR
+	return !q.ending.closed && q.num == num && q.init.Type == rdma.DCT && q.state() == rdma.StateRTR
 }
 
 // hungUp ends a call for its initiator. Called with network.mu held.
@@ -344,10 +348,12 @@ func (c *call) end() {
 	delete(c.q.calls, c)
 }
 
-// endCalls ends the calls of a target that is not there for them any more. Called with
-// mu held.
-func (q *queuePair) endCalls() {
-	for c := range q.calls {
+// callers are the calls of a target.
+type callers map[*call]struct{}
+
+// end ends them: the target is not there for them any more. Called with mu held.
+func (s callers) end() {
+	for c := range s {
 		c.end()
 	}
 }

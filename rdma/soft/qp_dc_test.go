@@ -102,7 +102,7 @@ func TestIdleConnectionEndsByTimer(t *testing.T) {
 		}
 		time.Sleep(2100 * time.Millisecond)
 		ticking(false)
-		if i.q.dc != (connection{}) {
+		if i.q.dc != (connection{q: i.q}) {
 			t.Errorf("after two ticks the initiator has %+v, want no connection", i.q.dc)
 		}
 		connects("after a while", 2)

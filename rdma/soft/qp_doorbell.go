@@ -45,7 +45,7 @@ const (
 
 // ring accounts for one post. Called with mu held.
 func (q *queuePair) ring(wrs []rdma.SendWR) {
-	c := &q.counters
+	c := &q.sq.counters
 	c.Doorbells++
 	blocks := uint64(0)
 	for i := range wrs {

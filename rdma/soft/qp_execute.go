@@ -26,7 +26,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if q.init.Type == rdma.UD {
 		return q.fly(wr)
 	}
-	segs, total, guard, ok := q.mem.gather(q.pd, wr)
+	segs, total, guard, ok := q.scratch.mem.gather(q.pd, wr)
 	if !ok {
 		return rdma.WCLocProtErr, 0, accepted
 	}
@@ -34,7 +34,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		return st, 0, accepted
 	}
 	if q.init.Type == rdma.DCI {
-		if a := q.dial(wr); a != accepted {
+		if a := q.dc.dial(wr); a != accepted {
 			return 0, 0, a
 		}
 	}
@@ -59,10 +59,10 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 	if q.owed.n == 0 {
 		q.mark(what)
 	}
-	e := execution{q: q, s: s, c: c, tk: &q.tk, o: o, segs: segs, total: total, guard: guard, from: q.num}
+	e := execution{q: q, s: s, c: c, tk: &q.scratch.tk, o: o, segs: segs, total: total, guard: guard, from: q.num}
 	if q.init.Type == rdma.DCI {
-		status, a = q.ask(&e, wr)
-		q.unmark()
+		status, a = q.dc.ask(&e, wr)
+		q.own.unmark(q.turn)
 		if a <= duplicate {
 			q.psn = (q.psn + 1) & psnMask
 		}
@@ -85,7 +85,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		status = e.repeat(wr)
 	}
 	if q.owed.n == 0 {
-		q.unmark()
+		q.own.unmark(q.turn)
 	}
 	if q.unreliable && (a != accepted || status != rdma.WCLocProtErr) {
 		status, a = rdma.WCSuccess, accepted

@@ -18,7 +18,7 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 		}
 		return &rdma.ModifyError{Type: q.init.Type, From: from, To: to, Detail: fmt.Sprintf(format, args...)}
 	}
-	if q.closed {
+	if q.ending.closed {
 		return fail("the queue pair is closed")
 	}
 	if err := rdma.CheckModify(q.init.Type, from, attr, mask); err != nil {
@@ -84,7 +84,7 @@ func (q *queuePair) Modify(attr rdma.QPAttr, mask rdma.QPAttrMask) error {
 	case from == rdma.StateSQD && to == rdma.StateRTS:
 		q.advance()
 	case from == rdma.StateRTS && to == rdma.StateSQD:
-		q.draining = mask&rdma.QPSQDAsyncNotifyMask != 0 && attr.SQDAsyncNotify
+		q.ending.draining = mask&rdma.QPSQDAsyncNotifyMask != 0 && attr.SQDAsyncNotify
 		q.drained()
 	}
 	return nil
@@ -133,7 +133,7 @@ func (q *queuePair) connect(attr rdma.QPAttr) string {
 	// their order.
 	q.wire.drop()
 	q.wire.count(0)
-	q.wire = wireState{wired: s.wired()}
+	q.wire = wireState{q: q, wired: s.wired()}
 	q.life++
 	if q.wire.wired {
 		q.remote = nil
@@ -154,8 +154,8 @@ func (q *queuePair) enterErr() {
 	}
 	q.tellFault()
 	q.flushSend()
-	q.hangUp()
-	q.endCalls()
+	q.dc.hangUp()
+	q.calls.end()
 	q.flushRecv()
 }
 
@@ -174,7 +174,7 @@ func (q *queuePair) enterSQE() {
 func (q *queuePair) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.state() == rdma.StateErr && !q.closed {
+	if q.state() == rdma.StateErr && !q.ending.closed {
 		q.tellFault()
 		q.flushSend()
 		q.flushRecv()
@@ -185,25 +185,25 @@ func (q *queuePair) flush() {
 // key that has begun: that goes on to its end, and until then flushSend is false
 // and the queue waits for a later call. Called with mu held.
 func (q *queuePair) flushSend() bool {
-	if q.change.drain != nil && q.pending.n > 0 {
-		e := q.pending.first()
+	if q.change.drain != nil && q.sq.pending.n > 0 {
+		e := q.sq.pending.first()
 		status, a := q.change.run(q, &e.wr)
 		if a == draining {
 			return false
 		}
 		wr, seq := e.wr, e.seq
-		q.waiting = accepted
-		q.pending.pop()
+		q.sq.waiting = accepted
+		q.sq.pending.pop()
 		q.finish(&wr, seq, status, 0)
 	}
-	for q.pending.len() > 0 {
-		e := q.pending.first()
+	for q.sq.pending.len() > 0 {
+		e := q.sq.pending.first()
 		if r := ofDevice(&e.wr); r != nil {
 			q.fetched(r, &e.wr, rdma.WCWRFlushErr, 0)
 		} else {
 			q.fail(e.wr.WRID, e.seq, rdma.WCWRFlushErr)
 		}
-		q.pending.pop()
+		q.sq.pending.pop()
 	}
 	q.wire.count(0)
 	q.p.work.done(q)
@@ -227,12 +227,12 @@ func (q *queuePair) flushRecv() {
 	}
 	q.rq.mu.Lock()
 	defer q.rq.mu.Unlock()
-	if atomic.LoadUint32(&q.rq.posted) == q.takenNow() || q.attended() {
+	if atomic.LoadUint32(&q.rq.posted) == q.rq.takenNow() || q.attended() {
 		return
 	}
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
-	q.take()
+	q.rq.take()
 	for q.rq.taken != atomic.LoadUint32(&q.rq.posted) {
 		i := q.rq.taken & (q.rq.slots - 1)
 		n := q.rq.strides
@@ -276,14 +276,15 @@ func (q *queuePair) leaveShared() {
 		q.wire.tk = ticket{}
 	}
 	q.shared.harvest()
-	if !q.lastWQE {
-		q.lastWQE = true
+	if !q.ending.lastWQE {
+		q.ending.lastWQE = true
 		q.tell(rdma.EventQPLastWQEReached)
 	}
 }
 
-func (q *queuePair) takenNow() uint32 {
+func (r *receiveRing) takenNow() uint32 {
+	q := r.q
 	q.recv.mu.Lock()
 	defer q.recv.mu.Unlock()
-	return q.rq.taken
+	return r.taken
 }

@@ -20,7 +20,7 @@ func (q *queuePair) Move(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32)
 
 func (q *queuePair) move(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32) bool {
 	// What was posted before comes first, and an adversary delays everything.
-	if q.remote == nil || q.pending.n > 0 || q.p.cfg.Adversary != nil || q.closed || q.state() != rdma.StateRTS {
+	if q.remote == nil || q.sq.pending.n > 0 || q.p.cfg.Adversary != nil || q.ending.closed || q.state() != rdma.StateRTS {
 		return false
 	}
 	if q.posts++; q.posts%checkEvery == 0 {
@@ -39,11 +39,11 @@ func (q *queuePair) move(op rdma.WROpcode, mem []byte, addr uint64, rkey uint32)
 	}
 	q.mark(q.peer.markOf(rkey))
 	ok := q.moveMarked(o, mem, addr, rkey)
-	q.unmark()
+	q.own.unmark(q.turn)
 	if !ok {
 		return false
 	}
-	q.counters.Count(o, 1, uint64(len(mem)))
+	q.sq.counters.Count(o, 1, uint64(len(mem)))
 	return true
 }
 

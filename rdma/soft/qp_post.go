@@ -18,8 +18,8 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 	}
 	q.mu.Lock()
 	n, err := len(wrs), error(nil)
-	if len(wrs) == 1 && q.express(&wrs[0]) {
-		q.counters.Batches++
+	if len(wrs) == 1 && q.wire.express(&wrs[0]) {
+		q.sq.counters.Batches++
 		q.ring(wrs)
 		q.mu.Unlock()
 		return 1, nil
@@ -32,13 +32,13 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 		q.announce()
 	}
 	if n > 0 {
-		q.counters.Batches++
+		q.sq.counters.Batches++
 		q.ring(wrs[:n])
 		if q.remote != nil {
 			q.peer.bell.Ring()
 		}
-		if q.dc.held != nil && q.pending.n == 0 {
-			q.hangUp()
+		if q.dc.held != nil && q.sq.pending.n == 0 {
+			q.dc.hangUp()
 		}
 	}
 	q.mu.Unlock()
@@ -48,10 +48,10 @@ func (q *queuePair) PostSend(wrs []rdma.SendWR) (int, error) {
 // postSend is a post that is not one of those made fast. Called with mu held.
 func (q *queuePair) postSend(wrs []rdma.SendWR) (n int, err error) {
 	state := q.state()
-	if q.closed || state < rdma.StateRTS {
+	if q.ending.closed || state < rdma.StateRTS {
 		return 0, &rdma.OpError{Op: "post_send", Detail: fmt.Sprintf("found the queue pair in %v, expected RTS", state), Err: rdma.ErrInvalid}
 	}
-	room := uint32(q.init.Cap.MaxSendWR) - q.outstanding()
+	room := uint32(q.init.Cap.MaxSendWR) - q.sq.outstanding()
 	// Over TCP and under an adversary nothing is executed at the post.
 	direct := (q.remote != nil || q.init.Type == rdma.UD || q.init.Type == rdma.DCI) && q.p.cfg.Adversary == nil
 	batch := direct && q.init.Type <= rdma.UC && len(wrs) > 1
@@ -65,22 +65,22 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (n int, err error) {
 			break
 		}
 		room--
-		q.posted++
+		q.sq.posted++
 		if state = q.state(); state >= rdma.StateSQE {
 			if q.flushSend() {
-				q.fail(wr.WRID, q.posted, rdma.WCWRFlushErr)
+				q.fail(wr.WRID, q.sq.posted, rdma.WCWRFlushErr)
 			} else {
 				q.keep(wr)
 			}
 			continue
 		}
-		if direct && state == rdma.StateRTS && q.pending.n == 0 {
+		if direct && state == rdma.StateRTS && q.sq.pending.n == 0 {
 			if batch {
 				q.behind = uint32(len(wrs) - 1 - n)
 			}
 			status, moved, a := q.run(wr)
 			if a <= duplicate {
-				q.finish(wr, q.posted, status, moved)
+				q.finish(wr, q.sq.posted, status, moved)
 				continue
 			}
 			q.keep(wr)
@@ -91,7 +91,7 @@ func (q *queuePair) postSend(wrs []rdma.SendWR) (n int, err error) {
 		}
 		q.keep(wr)
 	}
-	if q.pending.n > 0 && n > 0 {
+	if q.sq.pending.n > 0 && n > 0 {
 		if q.p.cfg.Adversary != nil {
 			q.p.work.chaos.ring(q)
 		}
@@ -164,7 +164,7 @@ func (q *queuePair) finish(wr *rdma.SendWR, seq uint32, status rdma.WCStatus, mo
 		}
 		return
 	}
-	c := &q.counters
+	c := &q.sq.counters
 	o := wr.Opcode.Operation()
 	c.Count(o, 1, uint64(moved))
 	if wr.Flags&rdma.SendInline != 0 {
@@ -190,6 +190,6 @@ func (q *queuePair) fail(wrid uint64, seq uint32, status rdma.WCStatus) {
 	if q.owed.n|q.kept != 0 {
 		q.announce()
 	}
-	q.counters.Errors++
+	q.sq.counters.Errors++
 	q.send.complete(&entry{q: q, free: seq, wc: rdma.WC{WRID: wrid, Status: status, QPNum: q.num}}, 0, false)
 }

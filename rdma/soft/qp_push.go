@@ -17,8 +17,8 @@ const pushMost = 2
 func (q *queuePair) push(wrs []rdma.SendWR) bool {
 	n := uint32(len(wrs))
 	if n == 0 || n > pushMost || q.init.Type != rdma.RC || q.remote == nil || q.p.cfg.Adversary != nil ||
-		q.pending.n > 0 || q.closed || q.state() != rdma.StateRTS || q.peer.own || q.peer.dead() ||
-		q.posts%checkEvery+n >= checkEvery || uint32(q.init.Cap.MaxSendWR)-q.outstanding() < n {
+		q.sq.pending.n > 0 || q.ending.closed || q.state() != rdma.StateRTS || q.peer.own || q.peer.dead() ||
+		q.posts%checkEvery+n >= checkEvery || uint32(q.init.Cap.MaxSendWR)-q.sq.outstanding() < n {
 		return false
 	}
 	key := wrs[0].RKey
@@ -31,14 +31,14 @@ func (q *queuePair) push(wrs []rdma.SendWR) bool {
 	}
 	q.mark(q.peer.markOf(key))
 	ok := q.pushMarked(wrs, key)
-	q.unmark()
+	q.own.unmark(q.turn)
 	if !ok {
 		return false
 	}
 	q.posts += n
 	for i := range wrs {
-		q.posted++
-		q.finish(&wrs[i], q.posted, rdma.WCSuccess, uint32(len(wrs[i].Inline)))
+		q.sq.posted++
+		q.finish(&wrs[i], q.sq.posted, rdma.WCSuccess, uint32(len(wrs[i].Inline)))
 	}
 	return true
 }

@@ -54,7 +54,7 @@ func (e *execution) respond(wr *rdma.SendWR) (rdma.WCStatus, answer) {
 			}
 		}
 		off := e.in.offset()
-		for segs := e.segs; segs != nil && !e.in.there(); segs = e.q.mem.more() {
+		for segs := e.segs; segs != nil && !e.in.there(); segs = e.q.scratch.mem.more() {
 			for _, b := range segs {
 				if st := sp.store(off, b, e.guard); st != rdma.WCSuccess {
 					if e.o.Received != 0 && e.in == nil {
@@ -134,10 +134,10 @@ func (e *execution) takeMessage(wr *rdma.SendWR) (rdma.WCStatus, answer) {
 			return e.unnamed(a)
 		}
 	}
-	if q.to == nil {
-		q.to = new(scatter)
+	if q.scratch.to == nil {
+		q.scratch.to = new(scatter)
 	}
-	st, theirs := tk.receive(e.total-skip, q.to)
+	st, theirs := tk.receive(e.total-skip, q.scratch.to)
 	if st == rdma.WCSuccess {
 		if st = e.fill(e.in.offset() - int(skip)); st == rdma.WCRemAccessErr {
 			st, theirs = rdma.WCRemOpErr, rdma.WCLocProtErr
@@ -212,7 +212,7 @@ func (e *execution) await(wr *rdma.SendWR, n uint64) (ok bool, a answer) {
 	}
 	if target == rdma.XRCRecv {
 		var right bool
-		if *e.tk, ok, right = e.q.named.take(e.q.p, e.c, wr.SRQNum); !right {
+		if *e.tk, ok, right = e.q.scratch.named.take(e.q.p, e.c, wr.SRQNum); !right {
 			return false, accepted
 		}
 		return ok, notReady
@@ -294,7 +294,7 @@ func (e *execution) lastAtomic() *lastAtomic {
 // bring does a read's copying.
 func (e *execution) bring(sp *span) (rdma.WCStatus, answer) {
 	off := 0
-	for segs := e.segs; segs != nil; segs = e.q.mem.more() {
+	for segs := e.segs; segs != nil; segs = e.q.scratch.mem.more() {
 		for _, b := range segs {
 			if st := sp.load(off, b, e.guard); st != rdma.WCSuccess {
 				return e.blame(st)
@@ -308,13 +308,13 @@ func (e *execution) bring(sp *span) (rdma.WCStatus, answer) {
 // fill does a message's, from byte off of the receive's memory on; where off is
 // negative, so many bytes of the message are left out.
 func (e *execution) fill(off int) rdma.WCStatus {
-	for segs := e.segs; segs != nil; segs = e.q.mem.more() {
+	for segs := e.segs; segs != nil; segs = e.q.scratch.mem.more() {
 		for _, b := range segs {
 			if off < 0 {
 				k := min(len(b), -off)
 				b, off = b[k:], off+k
 			}
-			if st := e.q.to.store(off, b, e.guard); st != rdma.WCSuccess {
+			if st := e.q.scratch.to.store(off, b, e.guard); st != rdma.WCSuccess {
 				return st
 			}
 			off += len(b)

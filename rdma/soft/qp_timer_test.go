@@ -58,7 +58,7 @@ func TestRetryTimers(t *testing.T) {
 				post(t, qa, rdma.SendWR{WRID: 1, Opcode: c.op, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()},
 					rdma.SendWR{WRID: 2, Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(src, 0, 8)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
 				// Without polls: what is known is what the goroutine did.
-				ended := func() bool { qa.mu.Lock(); defer qa.mu.Unlock(); return qa.pending.n == 0 }
+				ended := func() bool { qa.mu.Lock(); defer qa.mu.Unlock(); return qa.sq.pending.n == 0 }
 				for !ended() {
 					if c.recover && time.Since(begin) >= c.after-slack {
 						if c.nobody {

@@ -341,7 +341,7 @@ func (q *queuePair) orphan() bool {
 	}
 	ctx := q.pd.ctx
 	ctx.mu.Lock()
-	q.orphaned = true
+	q.ending.orphaned = true
 	ctx.orphans = append(ctx.orphans, q)
 	ctx.mu.Unlock()
 	q.leaveSRQ()

@@ -11,7 +11,7 @@ import (
 // A receiveRing is a queue pair's own receive queue, as the owner has it: a ring of
 // slots in the arena. A receive is one slot, or as many as it has strides.
 type receiveRing struct {
-	p           *Provider
+	q           *queuePair
 	at          uint64 // offset of the slots
 	slots       uint32 // a power of two; 0: there are none
 	size        uint32 // of a slot
@@ -30,13 +30,13 @@ func (r *receiveRing) create(n int, size rdma.QPCap) (err error) {
 	r.slots = r.strides << bits.Len32(uint32(n-1))
 	r.size = uint32(slotStride(size.MaxRecvSGE + (size.MaxInlineRecv+slotSGESize-1)/slotSGESize))
 	r.wrids = make([]uint64, r.slots)
-	r.at, _, err = r.p.allocate(uint64(r.slots) * uint64(r.size))
+	r.at, _, err = r.q.p.allocate(uint64(r.slots) * uint64(r.size))
 	return err
 }
 
 func (r *receiveRing) destroy() {
 	if r.slots > 0 {
-		r.p.release(r.at, uint64(r.slots)*uint64(r.size))
+		r.q.p.release(r.at, uint64(r.slots)*uint64(r.size))
 	}
 }
 
@@ -44,7 +44,7 @@ func (r *receiveRing) destroy() {
 func (r *receiveRing) slotAt(i uint32) uint64 { return r.at + uint64(i&(r.slots-1))*uint64(r.size) }
 
 // slot is the i-th slot.
-func (r *receiveRing) slot(i uint32) *recvSlot { return at[recvSlot](r.p.arena, r.slotAt(i)) }
+func (r *receiveRing) slot(i uint32) *recvSlot { return at[recvSlot](r.q.p.arena, r.slotAt(i)) }
 
 // wrid is the id of the receive that slot i is of.
 func (r *receiveRing) wrid(i uint32) uint64 { return r.wrids[i&(r.slots-1)&^(r.strides-1)] }

@@ -20,12 +20,13 @@ func (tk *ticket) payload(n uint64) []byte {
 
 // unpack copies a payload out of slot i and spoils the completion when it cannot:
 // the memory was there when the message came. Called with recv.mu held.
-func (q *queuePair) unpack(i uint32, sl *recvSlot, wc *rdma.WC) {
+func (r *receiveRing) unpack(i uint32, sl *recvSlot, wc *rdma.WC) {
+	q := r.q
 	if wc.Status != rdma.WCSuccess {
 		return
 	}
 	size := q.init.Cap
-	tk := ticket{s: q.p.self, sl: sl, at: q.rq.slotAt(i), most: uint32(size.MaxRecvSGE), inline: uint32(size.MaxInlineRecv), pd: q.pd.id}
+	tk := ticket{s: q.p.self, sl: sl, at: r.slotAt(i), most: uint32(size.MaxRecvSGE), inline: uint32(size.MaxInlineRecv), pd: q.pd.id}
 	b := tk.payload(uint64(wc.ByteLen))
 	list := tk.entries()
 	ok := b != nil

@@ -20,7 +20,7 @@ func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
 		return 0, &rdma.OpError{Op: "post_recv", Detail: "receives of this queue pair are posted to its shared receive queue", Err: rdma.ErrInvalid}
 	}
 	q.rq.mu.Lock()
-	n, err := q.postRecv(wrs)
+	n, err := q.rq.post(wrs)
 	q.rq.mu.Unlock()
 	if n > 0 {
 		if q.state() == rdma.StateErr {
@@ -35,12 +35,13 @@ func (q *queuePair) PostRecv(wrs []rdma.RecvWR) (int, error) {
 	return n, err
 }
 
-func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
+func (r *receiveRing) post(wrs []rdma.RecvWR) (int, error) {
+	q := r.q
 	for i := range wrs {
 		wr := &wrs[i]
 		// Judged anew for each: a flush between two posts is done with what
 		// it saw, and the post after it calls the next one.
-		if q.gone.Load() || q.state() == rdma.StateReset {
+		if q.ending.gone.Load() || q.state() == rdma.StateReset {
 			return i, &rdma.OpError{Op: "post_recv", Detail: "found the queue pair in RESET, expected INIT or later", Err: rdma.ErrInvalid}
 		}
 		if len(wr.SGL) > q.init.Cap.MaxRecvSGE {
@@ -49,21 +50,21 @@ func (q *queuePair) postRecv(wrs []rdma.RecvWR) (int, error) {
 		if want, room := uint64(q.init.Striding.Strides)*uint64(q.init.Striding.StrideBytes), sglLength(wr.SGL); room < want {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("found a buffer of %d bytes for %d strides of %d bytes, expected %d", room, q.init.Striding.Strides, q.init.Striding.StrideBytes, want), Err: rdma.ErrInvalid}
 		}
-		posted := atomic.LoadUint32(&q.rq.posted)
-		n := q.rq.strides
-		if posted+n-atomic.LoadUint32(&q.rq.freed) > uint32(q.init.Cap.MaxRecvWR)*n {
+		posted := atomic.LoadUint32(&r.posted)
+		n := r.strides
+		if posted+n-atomic.LoadUint32(&r.freed) > uint32(q.init.Cap.MaxRecvWR)*n {
 			return i, &rdma.OpError{Op: "post_recv", Detail: fmt.Sprintf("the queue is full with %d requests", q.init.Cap.MaxRecvWR), Err: rdma.ErrNoMemory}
 		}
-		if q.rq.slot(posted) == nil {
+		if r.slot(posted) == nil {
 			return i, &rdma.OpError{Op: "post_recv", Detail: "the receive queue is not in the arena", Err: rdma.ErrInvalid}
 		}
-		list := tableAt[slotSGE](q.p.arena, q.rq.slotAt(posted)+slotHeader, len(wr.SGL))
+		list := tableAt[slotSGE](q.p.arena, r.slotAt(posted)+slotHeader, len(wr.SGL))
 		for k, s := range wr.SGL {
 			list[k] = slotSGE{s.Addr, s.Length, s.LKey}
 		}
-		q.rq.wrids[posted&(q.rq.slots-1)] = wr.WRID
-		arch.StoreRelease32(&q.rq.posted, posted+n)
-		q.rq.open(posted, uint8(len(wr.SGL)))
+		r.wrids[posted&(r.slots-1)] = wr.WRID
+		arch.StoreRelease32(&r.posted, posted+n)
+		r.open(posted, uint8(len(wr.SGL)))
 	}
 	return len(wrs), nil
 }

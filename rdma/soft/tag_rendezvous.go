@@ -71,7 +71,7 @@ func (t *tagList) endFetches() {
 
 // fetch puts a rendezvous into the send queue. Called with mu held.
 func (q *queuePair) fetch(r *rendezvous) {
-	if st := q.state(); q.closed || !live(st) || st == rdma.StateSQE {
+	if st := q.state(); q.ending.closed || !live(st) || st == rdma.StateSQE {
 		r.over(rdma.WCWRFlushErr, 0)
 		return
 	}

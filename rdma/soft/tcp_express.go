@@ -18,13 +18,14 @@ import (
 // Where anything is not as usual these do nothing, and the general way finds it again.
 
 // express posts a request. It is false when nothing was done. Called with mu held.
-func (q *queuePair) express(wr *rdma.SendWR) bool {
-	w, n, o := &q.wire, len(wr.Inline), wr.Opcode.Operation()
+func (w *wireState) express(wr *rdma.SendWR) bool {
+	q := w.q
+	n, o := len(wr.Inline), wr.Opcode.Operation()
 	l := w.link
 	if l == nil || !w.wired || q.init.Type != rdma.RC || wr.Flags&^rdma.SendSignaled != rdma.SendInline || n == 0 || n > min(shortMost, q.init.Cap.MaxInlineData) ||
 		o.Moves != rdma.MovesToReceive && o.Moves != rdma.MovesToMemory || !o.OnType(rdma.RC) ||
-		w.next != q.pending.n || w.offset != 0 || q.waiting != accepted || q.closed || q.state() != rdma.StateRTS || q.p.cfg.Adversary != nil ||
-		q.outstanding() >= uint32(q.init.Cap.MaxSendWR) || w.next > 0 && l.underWay.Load() >= underWayMost {
+		w.next != q.sq.pending.n || w.offset != 0 || q.sq.waiting != accepted || q.ending.closed || q.state() != rdma.StateRTS || q.p.cfg.Adversary != nil ||
+		q.sq.outstanding() >= uint32(q.init.Cap.MaxSendWR) || w.next > 0 && l.underWay.Load() >= underWayMost {
 		return false
 	}
 	f := frame{
@@ -35,7 +36,7 @@ func (q *queuePair) express(wr *rdma.SendWR) bool {
 		return false
 	}
 	// An answer waits for mu.
-	q.posted++
+	q.sq.posted++
 	q.keep(wr)
 	w.next++
 	w.count(w.next)
@@ -84,7 +85,7 @@ func (l *link) take(b []byte) int {
 		return 0
 	}
 	q.mu.Lock()
-	ok := q.takeExpress(l, b[:frameSize+n])
+	ok := q.wire.takeExpress(l, b[:frameSize+n])
 	q.mu.Unlock()
 	if !ok {
 		return 0
@@ -95,10 +96,11 @@ func (l *link) take(b []byte) int {
 
 // takeExpress is take at the queue pair, whose completion it makes at once where none that came before is still
 // to be harvested. Called with mu held.
-func (q *queuePair) takeExpress(l *link, b []byte) bool {
-	w, c, peer, r := &q.wire, q.own, q.peer, &q.rq
+func (w *wireState) takeExpress(l *link, b []byte) bool {
+	q := w.q
+	c, peer, r := q.own, q.peer, &q.rq
 	from, psn, n := le.Uint32(b[12:]), le.Uint32(b[16:]), uint64(len(b)-frameSize)
-	if q.closed || q.init.Type != rdma.RC || q.shared != nil || q.init.Cap.MaxInlineRecv > 0 || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from ||
+	if q.ending.closed || q.init.Type != rdma.RC || q.shared != nil || q.init.Cap.MaxInlineRecv > 0 || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from ||
 		q.attr.DestQPNum != from || atomic.LoadUint32(&c.word) != uint32(rdma.StateRTS) || psn != c.expect || le.Uint32(b[28:]) != 0 ||
 		atomic.LoadUint32(&c.established) == establishedNow || w.tk.claim != nil || r.strides != 1 || r.slots == 0 {
 		return false
@@ -106,7 +108,7 @@ func (q *queuePair) takeExpress(l *link, b []byte) bool {
 	cq := q.recv
 	cq.mu.Lock()
 	i := r.taken
-	sl, list := r.slot(i), at[slotSGE](r.p.arena, r.slotAt(i)+slotHeader)
+	sl, list := r.slot(i), at[slotSGE](q.p.arena, r.slotAt(i)+slotHeader)
 	if i != c.head || sl == nil || list == nil || atomic.LoadUint32(&sl.state) != slotPosted || i == atomic.LoadUint32(&r.posted) ||
 		sl.sges != 1 || cq.armed != 0 || cq.closed {
 		cq.mu.Unlock()

@@ -159,7 +159,7 @@ func TestKeptAcknowledgement(t *testing.T) {
 		underWay := func() uint32 {
 			qb.mu.Lock()
 			defer qb.mu.Unlock()
-			return qb.pending.n
+			return qb.sq.pending.n
 		}
 		if late := l.late; late == all || (underWay() > 0) != late {
 			t.Errorf("all %v: kept %v, %d requests are under way", all, late, underWay())

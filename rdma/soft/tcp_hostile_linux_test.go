@@ -312,7 +312,7 @@ func answers(t *testing.T, data []byte) {
 			if f.kind == frameData {
 				f.op = [...]rdma.WROpcode{rdma.WRRDMARead, rdma.WRAtomicFetchAndAdd}[h[1]%2]
 				f.total = 1000
-				if q.pending.n > 0 && q.pending.first().wr.Opcode == rdma.WRAtomicFetchAndAdd {
+				if q.sq.pending.n > 0 && q.sq.pending.first().wr.Opcode == rdma.WRAtomicFetchAndAdd {
 					f.total = 8
 				}
 				if h[25]&15 == 0 {

@@ -73,7 +73,7 @@ func (l *link) home(f *frame) (*queuePair, []byte) {
 			return nil, nil
 		}
 		if at == 0 {
-			if mem := q.expects(f); mem != nil {
+			if mem := q.wire.expects(f); mem != nil {
 				return q, mem
 			}
 		}
@@ -84,13 +84,14 @@ func (l *link) home(f *frame) (*queuePair, []byte) {
 
 // expects is the memory for a piece of the data of the read that is the head of the backlog; nil where it is
 // not one piece of memory. Called with mu held.
-func (q *queuePair) expects(f *frame) []byte {
-	e := q.pending.first()
-	if e.wr.Opcode.Operation().Moves != rdma.MovesFromMemory || f.offset != q.wire.settled {
+func (w *wireState) expects(f *frame) []byte {
+	q := w.q
+	e := q.sq.pending.first()
+	if e.wr.Opcode.Operation().Moves != rdma.MovesFromMemory || f.offset != w.settled {
 		return nil
 	}
-	segs, total, _, ok := q.mem.gather(q.pd, &e.wr)
-	if !ok || q.mem.laid || uint64(f.total) != total {
+	segs, total, _, ok := q.scratch.mem.gather(q.pd, &e.wr)
+	if !ok || q.scratch.mem.laid || uint64(f.total) != total {
 		return nil
 	}
 	off, n := int(f.offset), int(f.length)

@@ -491,7 +491,7 @@ func TestDatagramsToNobodyHoldUpNone(t *testing.T) {
 		}
 		if to == b { // which has been found not to listen
 			post(t, mail, letter)
-			if a.ctx.Progress(); mail.pending.n != 0 {
+			if a.ctx.Progress(); mail.sq.pending.n != 0 {
 				t.Error("a second datagram waits until a dial has failed, which another look begins anew")
 			}
 			a.poll(1)

@@ -11,6 +11,7 @@ import (
 // the requester's, guarded by the queue pair's mu, and so is the second, the
 // responder's.
 type wireState struct {
+	q       *queuePair
 	wired   bool      // requests go over TCP
 	link    *link     // that carries them
 	next    uint32    // of the backlog, the first that is not wholly sent
@@ -95,11 +96,11 @@ func (s *peer) connection() *link {
 	return s.link
 }
 
-// advanceWire sends what can be sent of the backlog. Called with mu held, in
+// advance sends what can be sent of the backlog. Called with mu held, in
 // RTS and with a backlog.
-func (q *queuePair) advanceWire() (moved bool) {
-	w := &q.wire
-	if q.init.Type == rdma.DCI && q.waiting == accepted && !q.follows(&q.pending.first().wr) && !w.wired {
+func (w *wireState) advance() (moved bool) {
+	q := w.q
+	if q.init.Type == rdma.DCI && q.sq.waiting == accepted && !q.dc.follows(&q.sq.pending.first().wr) && !w.wired {
 		return false
 	}
 	if w.link == nil {
@@ -116,39 +117,39 @@ func (q *queuePair) advanceWire() (moved bool) {
 		w.next, w.offset = 0, 0
 		if unmet { // nothing was sent over it
 			q.dc.called = false
-			return q.advanceWire()
+			return w.advance()
 		}
 		// What may have been executed is not tried again.
-		q.settle(q.pending.first(), q.unheard(rdma.WCRetryExcErr), 0)
+		q.settle(q.sq.pending.first(), q.unheard(rdma.WCRetryExcErr), 0)
 		return true
 	}
-	if q.waiting != accepted && !q.again() {
+	if q.sq.waiting != accepted && !w.again() {
 		return false
 	}
-	if q.pending.n == 0 {
+	if q.sq.pending.n == 0 {
 		return true
 	}
 	if q.p.cfg.Adversary != nil && q.p.work.chaos.below(2) == 0 {
 		return false
 	}
-	if w.next == q.pending.n {
+	if w.next == q.sq.pending.n {
 		return false
 	}
 	l := w.link
-	moved = q.sendOn()
+	moved = w.sendOn()
 	l.uncork()
 	return moved
 }
 
 // sendOn is advanceWire with a link that is up: what it sends together waits for the
 // link's uncork.
-func (q *queuePair) sendOn() (moved bool) {
-	w := &q.wire
-	for w.next < q.pending.n {
+func (w *wireState) sendOn() (moved bool) {
+	q := w.q
+	for w.next < q.sq.pending.n {
 		if w.offset == 0 && q.state() == rdma.StateSQD {
 			return moved // what was begun is sent as a whole, and no more
 		}
-		e := q.pending.at(w.next)
+		e := q.sq.pending.at(w.next)
 		if q.p.cfg.Adversary != nil && q.p.work.chaos.unseen(q, e) {
 			return moved
 		}
@@ -163,30 +164,30 @@ func (q *queuePair) sendOn() (moved bool) {
 				return moved
 			}
 			q.settle(e, st, 0)
-			if moved = true; q.pending.n == 0 || q.state() != rdma.StateRTS {
+			if moved = true; q.sq.pending.n == 0 || q.state() != rdma.StateRTS {
 				return true
 			}
 			continue
 		}
-		if q.init.Type == rdma.DCI && !q.follows(wr) {
+		if q.init.Type == rdma.DCI && !q.dc.follows(wr) {
 			if w.next == 0 {
-				return !w.wired || q.advanceWire() || moved
+				return !w.wired || w.advance() || moved
 			}
 			return moved
 		}
 		if w.next > 0 && w.offset == 0 && !q.unreliable && w.link.underWay.Load() >= underWayMost {
 			return moved
 		}
-		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.pending.fetches(w.next) > 0 {
+		if wr.Flags&rdma.SendFence != 0 && w.offset == 0 && q.sq.pending.fetches(w.next) > 0 {
 			return moved
 		}
-		segs, total, guard, ok := q.mem.gather(q.pd, wr)
+		segs, total, guard, ok := q.scratch.mem.gather(q.pd, wr)
 		bad := rdma.WCLocProtErr
 		if ok {
 			bad = q.able(o, total)
 			ok = bad == rdma.WCSuccess
 		}
-		if ok && o.Fetches() && q.pending.fetches(w.next) >= int(q.attr.MaxRdAtomic) {
+		if ok && o.Fetches() && q.sq.pending.fetches(w.next) >= int(q.attr.MaxRdAtomic) {
 			return moved
 		}
 		if !ok {
@@ -199,7 +200,7 @@ func (q *queuePair) sendOn() (moved bool) {
 		}
 		if q.unreliable && w.offset == 0 && q.p.cfg.Adversary != nil && q.p.work.chaos.below(lossOneIn) == 0 {
 			w.next++
-		} else if !q.sendPieces(e, segs, uint32(total), guard) {
+		} else if !w.sendPieces(e, segs, uint32(total), guard) {
 			return moved
 		}
 		moved = true
@@ -208,7 +209,7 @@ func (q *queuePair) sendOn() (moved bool) {
 			w.next--
 			q.settle(e, rdma.WCSuccess, uint32(total))
 		}
-		if q.pending.n == 0 {
+		if q.sq.pending.n == 0 {
 			break // a piece could not be read, and the queue pair is in ERR
 		}
 	}
@@ -217,12 +218,13 @@ func (q *queuePair) sendOn() (moved bool) {
 
 // follows tells whether a request of an initiator of DC goes where those under way
 // go. When none is, the connection turns to its target.
-func (q *queuePair) follows(wr *rdma.SendWR) bool {
-	if !wr.Opcode.Operation().GoesOut() || q.dc.leadsTo(wr) {
+func (d *connection) follows(wr *rdma.SendWR) bool {
+	q := d.q
+	if !wr.Opcode.Operation().GoesOut() || d.leadsTo(wr) {
 		return true
 	}
 	if q.wire.next == 0 && q.wire.offset == 0 {
-		q.turnTo(wr)
+		d.turnTo(wr)
 	}
 	return false
 }
@@ -239,8 +241,9 @@ func (b *backlog) fetches(n uint32) (k int) {
 
 // sendPieces sends the rest of the request w.next. It is false when the link
 // takes no more.
-func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bool) bool {
-	w, wr := &q.wire, &e.wr
+func (w *wireState) sendPieces(e *request, segs [][]byte, total uint32, guard bool) bool {
+	q := w.q
+	wr := &e.wr
 	fetches := wr.Opcode.Operation().Fetches()
 	f := frame{
 		kind: frameRequest, op: wr.Opcode, to: q.attr.DestQPNum, from: q.num, psn: (q.psn + w.next) & psnMask,
@@ -279,8 +282,8 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 		off := int(w.offset)
 		switch {
 		case send == nil:
-		case q.mem.laid, guard && w.link.sealed != nil:
-			b, ok := q.mem.outOf(wr, segs, off, int(f.length))
+		case q.scratch.mem.laid, guard && w.link.sealed != nil:
+			b, ok := q.scratch.mem.outOf(wr, segs, off, int(f.length))
 			if !ok {
 				if w.next > 0 {
 					return false
@@ -320,30 +323,32 @@ func (q *queuePair) sendPieces(e *request, segs [][]byte, total uint32, guard bo
 
 // again looks at the timer of a request that was refused for now; it is true
 // when it has run out and the backlog is sent anew, or given up.
-func (q *queuePair) again() bool {
-	if time.Now().Before(q.until) {
+func (w *wireState) again() bool {
+	q := w.q
+	if time.Now().Before(q.sq.until) {
 		return false
 	}
-	if q.waiting != unanswered || q.attr.Timeout != 0 {
-		if q.waiting == unanswered && q.tries >= q.attr.RetryCnt {
-			q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)
+	if q.sq.waiting != unanswered || q.attr.Timeout != 0 {
+		if q.sq.waiting == unanswered && q.sq.tries >= q.attr.RetryCnt {
+			q.settle(q.sq.pending.first(), rdma.WCRetryExcErr, 0)
 			return true
 		}
-		q.count(q.waiting)
+		q.sq.count(q.sq.waiting)
 	}
-	q.waiting = accepted
-	q.wire.next, q.wire.offset = 0, 0
-	q.wire.count(0)
+	q.sq.waiting = accepted
+	w.next, w.offset = 0, 0
+	w.count(0)
 	return true
 }
 
 // refused notes that the head of the backlog has to wait. Called with mu held.
-func (q *queuePair) refused(a answer, each time.Duration) {
-	if a == notReady && q.attr.RNRRetry != 7 && q.tries >= q.attr.RNRRetry {
-		q.settle(q.pending.first(), rdma.WCRNRRetryExcErr, 0)
+func (w *wireState) refused(a answer, each time.Duration) {
+	q := w.q
+	if a == notReady && q.attr.RNRRetry != 7 && q.sq.tries >= q.attr.RNRRetry {
+		q.settle(q.sq.pending.first(), rdma.WCRNRRetryExcErr, 0)
 		return
 	}
-	q.waiting, q.until = a, time.Now().Add(cmp.Or(each, tick)) // no timeout: it is asked for ever, and not counted
+	q.sq.waiting, q.sq.until = a, time.Now().Add(cmp.Or(each, tick)) // no timeout: it is asked for ever, and not counted
 	q.drained()
 }
 
@@ -357,9 +362,9 @@ const silenceLeast = 500 * time.Millisecond
 // one. As an adapter acknowledges for a process that does not run, the other host's
 // kernel does: what is timed is its silence, for Config.Silence at least. For a requester that did not look
 // itself the timer begins anew. Called with mu held, after a look at the sockets.
-func (q *queuePair) overdue(now time.Time) {
-	w := &q.wire
-	if w.link == nil || w.link.state.Load() != linkUp || q.pending.n == 0 || q.waiting != accepted || q.attr.Timeout == 0 || q.state() != rdma.StateRTS {
+func (w *wireState) overdue(now time.Time) {
+	q := w.q
+	if w.link == nil || w.link.state.Load() != linkUp || q.sq.pending.n == 0 || q.sq.waiting != accepted || q.attr.Timeout == 0 || q.state() != rdma.StateRTS {
 		w.due = time.Time{}
 		return
 	}
@@ -372,11 +377,11 @@ func (q *queuePair) overdue(now time.Time) {
 	case !w.link.unheard(each, 1):
 		w.silent = 0
 	case w.silent >= q.attr.RetryCnt:
-		q.settle(q.pending.first(), rdma.WCRetryExcErr, 0)
+		q.settle(q.sq.pending.first(), rdma.WCRetryExcErr, 0)
 		return
 	default:
 		w.silent++
-		q.counters.AckRetries++
+		q.sq.counters.AckRetries++
 	}
 	w.due = now.Add(each)
 }
@@ -394,9 +399,9 @@ func (l *link) asked(f *frame) (q *queuePair, at uint32) {
 		dest = q.dc.num
 	}
 	at = (f.psn - q.psn) & psnMask
-	if q.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || dest != f.from || q.life != f.life ||
+	if q.ending.closed || q.state() != rdma.StateRTS && q.state() != rdma.StateSQD || w.link != l || dest != f.from || q.life != f.life ||
 		// It is to what was behind a refused request, and is sent again with that.
-		q.waiting != accepted ||
+		q.sq.waiting != accepted ||
 		// It is of an earlier try, and settled since. Only a refusal may come
 		// before the request that is being sent is there as a whole.
 		at >= w.next && (f.kind == frameAck || at > w.next || w.offset == 0) {
@@ -418,9 +423,9 @@ func (l *link) answered(f *frame, payload []byte) {
 	if q.p.cfg.Adversary != nil && q.attr.RetryCnt > 0 && (f.kind == frameAck || f.kind == frameData && f.last()) &&
 		at+1 == w.next && w.offset == 0 && q.p.work.chaos.below(8) == 0 {
 		// The last acknowledgement is lost, and what it stood for is sent again.
-		q.counters.AckRetries++
+		q.sq.counters.AckRetries++
 		for i := range w.next {
-			q.pending.at(i).part.lost = 1
+			q.sq.pending.at(i).part.lost = 1
 		}
 		w.next, w.offset, w.settled = 0, 0, 0
 		w.count(0)
@@ -428,80 +433,81 @@ func (l *link) answered(f *frame, payload []byte) {
 	}
 	if q.init.Type == rdma.DCI && !q.dc.made && f.kind != frameBusy && f.kind != frameNobody {
 		q.dc.made = true
-		q.counters.DCConnects++
+		q.sq.counters.DCConnects++
 	}
 	switch f.kind {
 	case frameAck:
 		for ; at != psnMask; at = (at - 1) & psnMask {
-			e := q.pending.first()
+			e := q.sq.pending.first()
 			if e.wr.Opcode.Operation().Fetches() {
 				return // its data must come
 			}
-			q.acknowledged(e, rdma.WCSuccess, uint32(inlineLength(&e.wr)))
+			q.wire.acknowledged(e, rdma.WCSuccess, uint32(inlineLength(&e.wr)))
 		}
 	case frameData:
-		e := q.pending.first()
+		e := q.sq.pending.first()
 		if at != 0 || !e.wr.Opcode.Operation().Fetches() || f.offset != w.settled {
 			return
 		}
-		segs, total, guard, ok := q.mem.gather(q.pd, &e.wr)
+		segs, total, guard, ok := q.scratch.mem.gather(q.pd, &e.wr)
 		if !ok || uint64(f.total) != total {
-			q.acknowledged(e, rdma.WCLocProtErr, 0)
+			q.wire.acknowledged(e, rdma.WCLocProtErr, 0)
 			return
 		}
 		st := rdma.WCSuccess
 		switch {
 		case payload != nil:
-			st = q.mem.into(&e.wr, segs, int(f.offset), payload, guard)
+			st = q.scratch.mem.into(&e.wr, segs, int(f.offset), payload, guard)
 		case l.landing.lost:
 			st = rdma.WCLocProtErr
 		}
 		if st != rdma.WCSuccess {
-			q.acknowledged(e, st, 0)
+			q.wire.acknowledged(e, st, 0)
 			return
 		}
 		w.settled += f.length
 		if f.last() {
-			q.acknowledged(e, rdma.WCSuccess, f.total)
+			q.wire.acknowledged(e, rdma.WCSuccess, f.total)
 		}
 	case frameNak:
 		st := rdma.WCStatus(f.code)
 		if at != 0 || st == rdma.WCSuccess {
 			return
 		}
-		q.acknowledged(q.pending.first(), st, 0)
+		q.wire.acknowledged(q.sq.pending.first(), st, 0)
 	case frameNotReady:
 		if at == 0 {
-			q.refused(notReady, rdma.RNRTimer(f.code))
+			q.wire.refused(notReady, rdma.RNRTimer(f.code))
 		}
 	case frameNobody:
 		if at != 0 {
 			return
 		}
-		if q.dc.called = false; q.init.Type == rdma.DCI && q.pending.first().part.lost > 0 {
+		if q.dc.called = false; q.init.Type == rdma.DCI && q.sq.pending.first().part.lost > 0 {
 			// The responder that knew of it has gone: another would execute it again.
-			q.acknowledged(q.pending.first(), rdma.WCRetryExcErr, 0)
+			q.wire.acknowledged(q.sq.pending.first(), rdma.WCRetryExcErr, 0)
 			return
 		}
-		q.refused(unanswered, rdma.AckTimeout(q.attr.Timeout))
+		q.wire.refused(unanswered, rdma.AckTimeout(q.attr.Timeout))
 	case frameBusy:
 		if at == 0 && q.dc.called {
 			q.dc.called = false
-			q.counters.DCCNAKs++
-			q.refused(noResponder, tick)
+			q.sq.counters.DCCNAKs++
+			q.wire.refused(noResponder, tick)
 		}
 	}
 }
 
 // acknowledged settles the head of the backlog, which was sent.
-func (q *queuePair) acknowledged(e *request, st rdma.WCStatus, n uint32) {
+func (w *wireState) acknowledged(e *request, st rdma.WCStatus, n uint32) {
+	q := w.q
 	q.psn = (q.psn + 1) & psnMask
-	if q.wire.next > 0 {
-		q.wire.next--
-		q.wire.count(q.wire.next)
+	if w.next > 0 {
+		w.next--
+		w.count(w.next)
 	} else {
-		q.wire.offset = 0 // refused while it was being sent
+		w.offset = 0 // refused while it was being sent
 	}
-	q.wire.settled = 0
+	w.settled = 0
 	q.settle(e, st, n)
 }

@@ -102,7 +102,7 @@ func (l *link) addressed(f *frame) (q *queuePair, in *inbound, expect *uint32, a
 	}
 	q.mu.Lock()
 	peer, c := q.peer, q.own
-	if q.closed || q.unreliable || q.init.Type == rdma.DCI || (q.init.Type == rdma.XRCRecv) != (f.flags&frameXRC != 0) ||
+	if q.ending.closed || q.unreliable || q.init.Type == rdma.DCI || (q.init.Type == rdma.XRCRecv) != (f.flags&frameXRC != 0) ||
 		peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from {
 		q.mu.Unlock()
 		return nil, nil, nil, 0
@@ -122,7 +122,7 @@ func (l *link) message(f *frame, payload []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	peer, c, w := q.peer, q.own, &q.wire
-	if q.closed || q.init.Type != rdma.UC || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from ||
+	if q.ending.closed || q.init.Type != rdma.UC || peer == nil || peer.gids[0] != l.from && peer.gids[1] != l.from || q.attr.DestQPNum != f.from ||
 		q.num != f.to || !live(q.state()) {
 		return
 	}
@@ -148,7 +148,7 @@ func (l *link) message(f *frame, payload []byte) {
 func (q *queuePair) perform(l *link, in *inbound, f *frame, payload []byte) (requester rdma.WCStatus, cause uint32, retry bool) {
 	in.at, in.last, in.psn, in.cause, in.placed = f.offset, f.last(), f.psn, 0, payload == nil
 	f.request(&l.request)
-	l.one[0], q.mem.laid = payload, false // it is no memory of the queue pair's
+	l.one[0], q.scratch.mem.laid = payload, false // it is no memory of the queue pair's
 	e := execution{q: q, in: in, s: q.p.self, c: q.own, tk: &in.tk, o: f.op.Operation(), segs: l.one[:], total: uint64(f.total), from: f.from}
 	st, a := e.respond(&l.request)
 	l.one[0] = nil
@@ -202,7 +202,7 @@ func (l *link) piece(q *queuePair, r *reply) bool {
 	answer := frame{op: f.op, to: f.from, from: f.to, psn: f.psn, life: f.life}
 	// The region may have gone since the last piece.
 	var sp span
-	ok := !q.closed && (f.total == 0 || l.n.p.self.open(&sp, q.own, f.key, f.addr, uint64(f.total), f.op.Operation().Access))
+	ok := !q.ending.closed && (f.total == 0 || l.n.p.self.open(&sp, q.own, f.key, f.addr, uint64(f.total), f.op.Operation().Access))
 	left := f.total - r.sent
 	if ok && left >= streamFrom && sp.key == 0 && sp.mem != nil && l.sealed == nil &&
 		(!sp.guard || readable(sp.mem[r.sent:min(r.sent+corkBytes, f.total)])) {
