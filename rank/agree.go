@@ -27,7 +27,7 @@ type agreement struct {
 // agreementOf is the agreement of a communicator, with what came before it was there.
 func (c *Comm) agreementOf() *agreement {
 	w := c.world
-	a := w.agreementAt(c.context)
+	a := w.news.agreement(c.context)
 	if a.machine == nil {
 		a.members = c.members
 		context := c.context
@@ -43,27 +43,27 @@ func (c *Comm) agreementOf() *agreement {
 	return a
 }
 
-// agreementAt is the agreement of a context, whose communicator may not be made here yet.
-func (w *World) agreementAt(context uint32) *agreement {
-	a := w.agreements[context]
+// agreement is the one of a context, whose communicator may not be made here yet.
+func (n *news) agreement(context uint32) *agreement {
+	a := n.agreements[context]
 	if a == nil {
-		if w.agreements == nil {
-			w.agreements = make(map[uint32]*agreement)
+		if n.agreements == nil {
+			n.agreements = make(map[uint32]*agreement)
 		}
 		a = new(agreement)
-		w.agreements[context] = a
+		n.agreements[context] = a
 	}
 	return a
 }
 
 // agreeing handles a message of an agreement.
 func (w *World) agreeing(c *Comm, context uint32, h heard) {
-	a := w.agreements[context]
+	a := w.news.agreements[context]
 	switch {
 	case c != nil:
 		a = c.agreementOf()
 	case a == nil && !w.messages.Purged(contexts*context): // the communicator is to come
-		a = w.agreementAt(context)
+		a = w.news.agreement(context)
 	}
 	switch {
 	case a == nil:
@@ -238,10 +238,10 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
-	if err := c.world.beginMaking(true); err != nil {
+	if err := c.world.makings.begin(true); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
-	defer c.world.endMaking()
+	defer c.world.makings.end()
 	a := c.agreementOf()
 	if a.busy {
 		return nil, c.fail(op, -1, ErrConcurrent)
@@ -265,7 +265,7 @@ func (c *Comm) shrinkOnce(ctx context.Context) (*Comm, error) {
 	if err := a.catchUp(ctx, w); err != nil {
 		return nil, err
 	}
-	v, err := c.agreeOn(ctx, agree.Value{Max: uint64(w.context)})
+	v, err := c.agreeOn(ctx, agree.Value{Max: uint64(w.makings.next)})
 	if err != nil {
 		if a.machine.Running() {
 			a.rest = func(v agree.Value) { c.giveUp(a, v) }
@@ -276,7 +276,7 @@ func (c *Comm) shrinkOnce(ctx context.Context) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.context = max(w.context, d.context+1)
+	w.makings.next = max(w.makings.next, d.context+1)
 	made := w.enlist(ctx, d, d.introduceByMessages)
 	vote := uint64(shrunk | shrinks)
 	switch {
@@ -332,11 +332,11 @@ func (c *Comm) giveUp(a *agreement, v agree.Value) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, _ = d.introduceByMessages(ended, nil)
-	if w := c.world; d.context >= w.context {
+	if w := c.world; d.context >= w.makings.next {
 		if w.makings.calls == 0 { // no call has used the number, or is about to
 			d.purge()
 		}
-		w.context = d.context + 1
+		w.makings.next = d.context + 1
 	}
 	a.number = a.machine.Begin(agree.Value{Failed: slices.Clone(v.Failed), Acked: slices.Clone(c.acked)})
 }

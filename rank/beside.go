@@ -36,7 +36,7 @@ const (
 // windows while the program computes or sleeps. It is an OS thread of its own, or a
 // goroutine that yields where the ranks are goroutines.
 //
-// World.busy says who is inside the engine. A call of the program takes it for as long as
+// World.inside says who is inside the engine. A call of the program takes it for as long as
 // the call lasts, and moves everything itself meanwhile. The thread takes it for one look
 // at a time, and not while a call asks for it:
 //
@@ -135,8 +135,11 @@ func (b *beside) hasProcessor() bool { return b.allowed > 0 && runtime.GOMAXPROC
 // scheduled tells whether ranks are goroutines, so that the thread is one.
 func (b *beside) scheduled() bool { return b.w.waiter.Scheduled() }
 
-// close ends the thread and waits for its end. The caller is inside, or no call is left.
+// close ends the thread, if there is one, and waits for its end. The caller is inside, or no call is left.
 func (b *beside) close() error {
+	if b == nil {
+		return nil
+	}
 	if b.running {
 		b.stop.Store(true)
 		b.bell.Wake()
@@ -151,28 +154,23 @@ func (b *beside) close() error {
 	return nil
 }
 
-// endBeside ends the progress thread, if there is one.
+// endBeside ends the progress thread of a world.
 func (w *World) endBeside() error {
-	if w.beside == nil {
-		return nil
-	}
 	err := w.beside.close()
 	w.beside = nil
 	return err
 }
 
-// besideMoves tells whether an operation of so many bytes is left to the progress thread.
-func (w *World) besideMoves(bytes int) bool {
-	return w.beside != nil && !w.beside.none && bytes >= besideFrom
-}
+// moves tells whether an operation of so many bytes is left to the progress thread; nil has none.
+func (b *beside) moves(bytes int) bool { return b != nil && !b.none && bytes >= besideFrom }
 
 // defers tells whether started collectives are left to others, however short (Config.Deferred).
-func (w *World) defers() bool { return w.beside != nil && w.beside.outside != nil }
+func (b *beside) defers() bool { return b != nil && b.outside != nil }
 
-// tellBeside wakes the progress thread where a started operation is long.
-func (w *World) tellBeside(bytes int) {
-	if w.besideMoves(bytes) {
-		w.beside.tell()
+// tellOf wakes the progress thread where a started operation is long.
+func (b *beside) tellOf(bytes int) {
+	if b.moves(bytes) {
+		b.tell()
 	}
 }
 
@@ -184,35 +182,30 @@ func (b *beside) tell() {
 }
 
 // takeOver waits until the thread is out, and enters; false if another call is inside.
-func (w *World) takeOver() bool {
-	b := w.beside
+func (b *beside) takeOver() bool {
 	if b == nil {
 		return false
 	}
+	by := &b.w.inside.by
 	b.wanted.Store(true)
 	defer b.wanted.Store(false)
 	for n := 1; ; n++ {
-		if atomic.CompareAndSwapUint32(&w.busy, busyNot, busyCall) {
+		if atomic.CompareAndSwapUint32(by, busyNot, busyCall) {
 			return true
 		}
-		if atomic.LoadUint32(&w.busy) == busyCall {
+		if atomic.LoadUint32(by) == busyCall {
 			return false
 		}
 		b.pause(n)
 	}
 }
 
-// besideEntered begins a call beside the thread.
-func (w *World) besideEntered() error {
-	w.beside.called = true
-	if w.beside.bell.Hush() {
-		w.beside.owed.Store(true)
+// entered begins a call beside the thread.
+func (b *beside) entered() {
+	b.called = true
+	if b.bell.Hush() {
+		b.owed.Store(true)
 	}
-	if err := w.beside.failed.Load(); err != nil {
-		w.leave()
-		return *err
-	}
-	return nil
 }
 
 // pause is between two looks, of the thread at its work or of a call at the thread.
@@ -267,7 +260,7 @@ func (b *beside) run() {
 // die has all later calls of the rank fail.
 func (b *beside) die(err error) {
 	b.failed.Store(&err)
-	atomic.CompareAndSwapUint32(&b.w.busy, busyThread, busyNot)
+	atomic.CompareAndSwapUint32(&b.w.inside.by, busyThread, busyNot)
 }
 
 // A look is what the thread found inside.
@@ -281,17 +274,17 @@ type look struct {
 // look moves on what is under way, unless a call is inside or wants to be.
 func (b *beside) look(thorough bool) (l look) {
 	w := b.w
-	if b.wanted.Load() || atomic.LoadUint32(&w.busy) != busyNot || !atomic.CompareAndSwapUint32(&w.busy, busyNot, busyThread) {
+	if b.wanted.Load() || atomic.LoadUint32(&w.inside.by) != busyNot || !atomic.CompareAndSwapUint32(&w.inside.by, busyNot, busyThread) {
 		return l
 	}
 	if !w.final {
 		w.waiter.SetThorough(thorough)
 		l.moved = w.progressBeside()
 		w.waiter.SetThorough(false)
-		l.in, l.open, l.called = true, w.used > 0 || len(w.active) > 0, b.called
+		l.in, l.open, l.called = true, w.requests.used > 0 || len(w.traffic.active) > 0, b.called
 		b.called = false
 	}
-	arch.StoreRelease32(&w.busy, busyNot)
+	arch.StoreRelease32(&w.inside.by, busyNot)
 	return l
 }
 
@@ -367,7 +360,7 @@ func (b *beside) sleep() {
 // ends at this very moment may not see that, and the thread sleeps on for 10 ms at most.
 func (b *beside) awaitEnd() bool {
 	b.owed.Store(true)
-	if atomic.LoadUint32(&b.w.busy) == busyNot {
+	if atomic.LoadUint32(&b.w.inside.by) == busyNot {
 		b.owed.Store(false)
 		b.bell.Cancel()
 		return false

@@ -66,7 +66,7 @@ func (b *Buffer) check(w *World, u use) (err error) {
 		b.t = plainTypes[reflect.Uint8] // the zero Buffer
 		return nil
 	}
-	own, err := w.elementType(b.elem)
+	own, err := w.elements.of(b.elem)
 	switch {
 	case err != nil:
 		return err

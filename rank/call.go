@@ -77,9 +77,9 @@ func (c *Comm) begin(op string) *call {
 	if err := c.enterCollective(); err != nil {
 		return &call{comm: c, op: op, err: err}
 	}
-	k := &c.world.call
+	k := &c.world.collectives.blocking
 	if c.world.turns != nil {
-		k = c.world.newCall() // there may be several
+		k = c.world.collectives.take() // there may be several
 	}
 	k.comm, k.op, k.entered = c, op, true
 	return k
@@ -90,18 +90,24 @@ func (c *Comm) beginRequest(op string) *call {
 	if err := c.enterCollective(); err != nil {
 		return &call{comm: c, op: op, err: err}
 	}
-	k := c.world.newCall()
+	k := c.world.collectives.take()
 	k.comm, k.op, k.entered = c, op, true
 	return k
 }
 
-// newCall gives a call, of the recycled ones.
-func (w *World) newCall() *call {
-	k := w.calls
+// collectives are a world's calls of collectives, kept for the next use.
+type collectives struct {
+	blocking call  // the one that runs
+	idle     *call // of requests
+}
+
+// take gives the call of a request.
+func (s *collectives) take() *call {
+	k := s.idle
 	if k == nil {
 		return new(call)
 	}
-	w.calls, k.next = k.next, nil
+	s.idle, k.next = k.next, nil
 	return k
 }
 
@@ -211,9 +217,9 @@ func (k *call) check() error {
 }
 
 func (k *call) recycle() {
-	w := k.comm.world
+	s := &k.comm.world.collectives
 	k.reset()
-	k.next, w.calls = w.calls, k
+	k.next, s.idle = s.idle, k
 }
 
 // start begins a call that goes on by itself; see pending.
@@ -235,7 +241,7 @@ func (k *call) start() error {
 	var p *coll.Pending
 	var err error
 	bytes := max(len(k.args.Send.Mem), len(k.args.Recv.Mem))
-	if c.world.defers() || c.world.besideMoves(bytes) {
+	if c.world.beside.defers() || c.world.beside.moves(bytes) {
 		p, err = c.team.Defer(&k.args)
 	} else {
 		p, err = c.team.Start(&k.args)
@@ -248,12 +254,12 @@ func (k *call) start() error {
 		c.programs++
 	}
 	if c.started++; c.started == 1 {
-		c.world.activate(c.team)
+		c.world.traffic.add(c.team)
 	}
-	if c.world.defers() {
+	if c.world.beside.defers() {
 		c.world.beside.tell()
 	} else {
-		c.world.tellBeside(bytes)
+		c.world.beside.tellOf(bytes)
 	}
 	return nil
 }
@@ -272,7 +278,7 @@ func (k *call) done() bool {
 		c.programs--
 	}
 	if c.started--; c.started == 0 {
-		c.world.deactivate(c.team)
+		c.world.traffic.remove(c.team)
 	}
 	return true
 }

@@ -144,10 +144,10 @@ func (c *Comm) derive(ctx context.Context, op string, own choice, bad error) (*C
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
-	if err := c.world.beginMaking(false); err != nil {
+	if err := c.world.makings.begin(false); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
-	defer c.world.endMaking()
+	defer c.world.makings.end()
 	return c.deriveInside(ctx, op, own, bad)
 }
 
@@ -168,7 +168,7 @@ func (c *Comm) deriveInside(ctx context.Context, op string, own choice, bad erro
 		}
 		return nil, c.fail(op, peer, err)
 	}
-	number, err := c.world.agree(making{context: c.context}, choices, func(word uint64) (uint64, error) { return c.voteAll(ctx, word) })
+	number, err := c.world.makings.agree(c.world.turns, making{context: c.context}, choices, func(word uint64) (uint64, error) { return c.voteAll(ctx, word) })
 	if err != nil {
 		return nil, c.failNumber(op, err)
 	}
@@ -205,7 +205,7 @@ func (c *Comm) choose(ctx context.Context, own choice) ([]choice, error) {
 	mine := all[(c.base+c.rank)*choiceLen:]
 	binary.NativeEndian.PutUint64(mine[0:], uint64(own.color))
 	binary.NativeEndian.PutUint64(mine[8:], uint64(own.key))
-	binary.NativeEndian.PutUint32(mine[16:], c.world.context)
+	binary.NativeEndian.PutUint32(mine[16:], c.world.makings.next)
 	if own.refused {
 		mine[20] = 1
 	}

@@ -35,7 +35,7 @@ func (c *Comm) free(ctx context.Context, op string) error {
 	}
 	c.forget()
 	if err == nil && c.revoked == nil {
-		delete(w.agreements, c.context) // all members are here
+		delete(w.news.agreements, c.context) // all members are here
 	}
 	switch {
 	case err != nil:
@@ -58,10 +58,10 @@ func (c *Comm) Leave() error {
 	c.purge()
 	if p, err := c.team.StartFree(); err == nil {
 		if c.started++; c.started == 1 {
-			w.activate(c.team)
+			w.traffic.add(c.team)
 		}
 		d := &departure{c, p}
-		w.activate(d)
+		w.traffic.add(d)
 		d.Progress()
 	} else { // the communicator is revoked
 		_ = c.team.Close()
@@ -90,14 +90,14 @@ func (d *departure) Progress() (advanced bool) {
 	}
 	c := d.comm
 	w := c.world
-	w.deactivate(d)
+	w.traffic.remove(d)
 	if c.started--; c.started == 0 {
-		w.deactivate(c.team)
+		w.traffic.remove(c.team)
 	}
 	_ = c.team.Close()
 	c.forget()
 	if err == nil {
-		delete(w.agreements, c.context) // all members have left
+		delete(w.news.agreements, c.context) // all members have left
 	}
 	return true
 }
@@ -106,8 +106,8 @@ func (d *departure) Progress() (advanced bool) {
 // tell the outcome when they are asked.
 func (c *Comm) settle(ctx context.Context) error {
 	w := c.world
-	for i := 0; i < len(w.requests) && c.started > 0; i++ {
-		r := w.requests[i]
+	for i := 0; i < len(w.requests.all) && c.started > 0; i++ {
+		r := w.requests.all[i]
 		if r.active && r.comm == c && collective(r.what) && !r.what.done() {
 			if err := w.waitFor(ctx, r); err != nil {
 				return err
@@ -165,8 +165,8 @@ func (c *Comm) purge() {
 
 // unhear drops what other ranks have told of a communicator that comes to nothing here.
 func (c *Comm) unhear() {
-	delete(c.world.agreements, c.context)
-	delete(c.world.early, c.context)
+	delete(c.world.news.agreements, c.context)
+	delete(c.world.news.early, c.context)
 }
 
 // forget takes the communicator out of the world.

@@ -20,10 +20,10 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 		return nil, c.fail(op, -1, err)
 	}
 	defer c.world.leave()
-	if err := c.world.beginMaking(false); err != nil {
+	if err := c.world.makings.begin(false); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
-	defer c.world.endMaking()
+	defer c.world.makings.end()
 	err := c.within(g)
 	switch {
 	case c.inter:
@@ -41,7 +41,7 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	// The next context of every member, whether it may make others at the same time, and which group it thinks of.
 	const blockLen = 16
 	mine := make([]byte, blockLen)
-	binary.NativeEndian.PutUint32(mine, w.context)
+	binary.NativeEndian.PutUint32(mine, w.makings.next)
 	if w.turns != nil {
 		mine[4] = 1
 	}
@@ -63,7 +63,7 @@ func (c *Comm) CreateGroup(ctx context.Context, g Group, tag int) (*Comm, error)
 	if err != nil {
 		return nil, err
 	}
-	number, err := w.agree(making{c.context, 1 + uint64(tag)}, choices, func(own uint64) (uint64, error) {
+	number, err := w.makings.agree(w.turns, making{c.context, 1 + uint64(tag)}, choices, func(own uint64) (uint64, error) {
 		all, err := w.gatherFrom(ctx, &meeting, c.makingContext(), tag, binary.NativeEndian.AppendUint64(nil, own))
 		return counted(all), err
 	})

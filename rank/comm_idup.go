@@ -91,7 +91,7 @@ func (p *duplication) begin() error {
 	if err := p.gather(p.from, introLen); err != nil {
 		return errors.Join(err, p.discard())
 	}
-	w.activate(p)
+	w.traffic.add(p)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (p *duplication) gather(by *Comm, block int) (err error) {
 	}
 	p.by = by
 	if by.started++; by.started == 1 {
-		by.world.activate(by.team)
+		by.world.traffic.add(by.team)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (p *duplication) Progress() (advanced bool) {
 		}
 		advanced, p.pending = true, nil
 		if p.by.started--; p.by.started == 0 {
-			p.by.world.deactivate(p.by.team)
+			p.by.world.traffic.remove(p.by.team)
 		}
 		if err == nil {
 			err = p.next()
@@ -128,7 +128,7 @@ func (p *duplication) Progress() (advanced bool) {
 			p.err, p.over = err, true
 		}
 	}
-	p.from.world.deactivate(p)
+	p.from.world.traffic.remove(p)
 	return advanced
 }
 
@@ -161,17 +161,17 @@ func (p *duplication) next() error {
 			return ErrContexts
 		}
 	}
-	yes := p.number >= w.startedContext && p.first()
+	yes := p.number >= w.makings.nextStarted && p.first()
 	if yes {
-		w.startedContext = p.number + 1
+		w.makings.nextStarted = p.number + 1
 	}
-	binary.NativeEndian.PutUint64(p.all[8*(d.base+d.rank):], vote(w.startedContext, yes))
+	binary.NativeEndian.PutUint64(p.all[8*(d.base+d.rank):], vote(w.makings.nextStarted, yes))
 	return p.gather(d, 8)
 }
 
 // first tells whether no duplication comes before this one that asks for numbers too.
 func (p *duplication) first() bool {
-	for _, a := range p.from.world.active {
+	for _, a := range p.from.world.traffic.active {
 		o, ok := a.(*duplication)
 		if ok && o != p && o.met && !o.over &&
 			(o.from.context < p.from.context || o.from == p.from && o.child < p.child) {

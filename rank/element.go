@@ -1,6 +1,9 @@
 package rank
 
-import "reflect"
+import (
+	"reflect"
+	"sync"
+)
 
 // checkElement refuses types that hold pointers and types of no bytes in a call on
 // c. Plain kinds cost a load and a test; other types are looked at once a world.
@@ -9,29 +12,31 @@ func checkElement[T Element](c *Comm, op string) error {
 	if plainType(t) != nil || c == nil { // without a communicator the call fails anyway
 		return nil
 	}
-	if _, err := c.world.elementType(t); err != nil {
+	if _, err := c.world.elements.of(t); err != nil {
 		return c.fail(op, -1, err)
 	}
 	return nil
 }
 
-// elementType is TypeFor that remembers: the types of elements are looked up in each
+// elements are the types of elements that are not plain, by reflect.Type: *Datatype, or why they are refused.
+type elements struct{ sync.Map }
+
+// of is TypeFor that remembers: the types of elements are looked up in each
 // call. Calls that overlap, though they will fail, may come here.
-func (w *World) elementType(t reflect.Type) (*Datatype, error) {
+func (e *elements) of(t reflect.Type) (*Datatype, error) {
 	if d := plainType(t); d != nil {
 		return d, nil
 	}
-	if known, ok := w.elements.Load(t); ok {
-		if err, refused := known.(error); refused {
-			return nil, err
+	known, ok := e.Load(t)
+	if !ok {
+		d, err := reflectType(t)
+		if known = d; err != nil {
+			known = err
 		}
-		return known.(*Datatype), nil
+		e.Store(t, known)
 	}
-	d, err := reflectType(t)
-	if err != nil {
-		w.elements.Store(t, err)
+	if err, refused := known.(error); refused {
 		return nil, err
 	}
-	w.elements.Store(t, d)
-	return d, nil
+	return known.(*Datatype), nil
 }

@@ -30,7 +30,7 @@ func PanicBeside(c *Comm, value any) <-chan struct{} {
 		panic(err)
 	}
 	defer w.leave()
-	w.activate(panicker{value})
+	w.traffic.add(panicker{value})
 	w.beside.start()
 	return w.beside.ended
 }

@@ -62,9 +62,6 @@ func (w *World) mapped() (n int) {
 
 // way says how bytes go to other ranks, and why.
 func (w *World) way() string {
-	if w.named {
-		return fmt.Sprintf("all through work requests: device %s was asked for by name", w.device.Name)
-	}
 	return fmt.Sprintf("%d of %d other ranks through mapped memory, the rest through work requests on %s", w.mapped(), w.size-1, w.device.Name)
 }
 
@@ -119,8 +116,8 @@ func (w *World) Counters() Counters {
 // queuePairs are all queue pairs for messages, collectives and windows.
 func (w *World) queuePairs() []rdma.QP {
 	list := append(w.messages.Queues(), w.collective.Queues...)
-	if w.rma != nil {
-		list = append(list, w.rma.Queues()...)
+	if w.windows.engine != nil {
+		list = append(list, w.windows.engine.Queues()...)
 	}
 	list = slices.DeleteFunc(list, func(qp rdma.QP) bool {
 		_, path := qp.(*dc.Path)

@@ -28,10 +28,10 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 	}
 	w := local.world
 	defer w.leave()
-	if err := w.beginMaking(false); err != nil {
+	if err := w.makings.begin(false); err != nil {
 		return nil, local.fail(op, -1, err)
 	}
-	defer w.endMaking()
+	defer w.makings.end()
 	if local.inter {
 		return nil, local.fail(op, -1, badClass(ClassComm, "the local communicator is an intercommunicator"))
 	}
@@ -57,7 +57,7 @@ func CreateIntercomm(ctx context.Context, local *Comm, localLeader int, peer *Co
 	if err != nil {
 		return nil, b.fail(op, err)
 	}
-	number, err := w.agree(making{ofGroups, fingerprintOf(&local.local, remote)}, []choice{own, theirs}, func(vote uint64) (uint64, error) { return b.vote(ctx, vote) })
+	number, err := w.makings.agree(w.turns, making{ofGroups, fingerprintOf(&local.local, remote)}, []choice{own, theirs}, func(vote uint64) (uint64, error) { return b.vote(ctx, vote) })
 	if err != nil {
 		return nil, b.fail(op, err)
 	}
@@ -267,10 +267,10 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 	}
 	w := c.world
 	defer w.leave()
-	if err := w.beginMaking(false); err != nil {
+	if err := w.makings.begin(false); err != nil {
 		return nil, c.fail(op, -1, err)
 	}
-	defer w.endMaking()
+	defer w.makings.end()
 	if !c.inter {
 		return nil, c.fail(op, -1, badClass(ClassComm, "not an intercommunicator"))
 	}
@@ -292,7 +292,7 @@ func (c *Comm) Merge(ctx context.Context, high bool) (*Comm, error) {
 			return nil, c.fail(op, c.rankOf(c.members.Rank(i)), badArgument("the ranks of one group gave different values of high"))
 		}
 	}
-	number, err := w.agree(making{context: c.context}, choices, func(vote uint64) (uint64, error) { return c.voteAll(ctx, vote) })
+	number, err := w.makings.agree(w.turns, making{context: c.context}, choices, func(vote uint64) (uint64, error) { return c.voteAll(ctx, vote) })
 	if err != nil {
 		return nil, c.failNumber(op, err)
 	}

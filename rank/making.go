@@ -23,8 +23,10 @@ type making struct {
 
 // makings are those of a rank.
 type makings struct {
-	calls  int      // under way; -1: one that is alone
-	asking []making // of them, those that ask for a number
+	calls       int      // under way; -1: one that is alone
+	asking      []making // of them, those that ask for a number
+	next        uint32   // the next communicator's context, unless a member has used it
+	nextStarted uint32   // that of an Idup; it may grow in any call that waits
 }
 
 // ofGroups stands for no communicator: two groups meet.
@@ -47,20 +49,20 @@ func vote(next uint32, yes bool) uint64 {
 // together is the votes of two as one: the highest number, and whether both say yes.
 func together(a, b uint64) uint64 { return max(a, b)&^1 | a&b&1 }
 
-// beginMaking begins a call that makes a communicator or a window, and endMaking ends it. alone: beside no other one.
-func (w *World) beginMaking(alone bool) error {
+// begin begins a call that makes a communicator or a window, and end ends it. alone: beside no other one.
+func (s *makings) begin(alone bool) error {
 	switch {
-	case w.makings.calls < 0 || alone && w.makings.calls > 0:
+	case s.calls < 0 || alone && s.calls > 0:
 		return ErrConcurrent
 	case alone:
-		w.makings.calls = -1
+		s.calls = -1
 	default:
-		w.makings.calls++
+		s.calls++
 	}
 	return nil
 }
 
-func (w *World) endMaking() { w.makings.calls = max(w.makings.calls, 1) - 1 }
+func (s *makings) end() { s.calls = max(s.calls, 1) - 1 }
 
 // agree is the context of a new communicator: the lowest that no member has
 // used. As every rank's number only grows, and all members of a communicator go
@@ -75,35 +77,33 @@ func (w *World) endMaking() { w.makings.calls = max(w.makings.calls, 1) - 1 }
 //
 // A member takes a number that it has not used, unless it asks for one for a making that comes before this one. So the
 // first of those that ask gets its number, at the latest in the second round in which all its members do.
-func (w *World) agree(m making, choices []choice, ask func(vote uint64) (uint64, error)) (uint32, error) {
-	number, votes := uint32(0), false // not w.context, which may have grown meanwhile; see giveUp
+func (s *makings) agree(turns *turns, m making, choices []choice, ask func(vote uint64) (uint64, error)) (uint32, error) {
+	number, votes := uint32(0), false // not s.next, which may have grown meanwhile; see giveUp
 	for i := range choices {
 		number = max(number, choices[i].context)
 		votes = votes || choices[i].concurrent
 	}
 	if !votes && number <= lastContext {
-		w.context = max(w.context, number+1)
+		s.next = max(s.next, number+1)
 		return number, nil
 	}
-	asking := &w.makings.asking
+	asking := &s.asking
 	*asking = append(*asking, m)
 	defer func() {
 		i := slices.Index(*asking, m)
 		*asking = slices.Delete(*asking, i, i+1)
 	}()
 	for number <= lastContext {
-		yes := number >= w.context && !slices.ContainsFunc(*asking, func(o making) bool { return o.before(m) })
+		yes := number >= s.next && !slices.ContainsFunc(*asking, func(o making) bool { return o.before(m) })
 		if yes {
-			w.context = number + 1
+			s.next = number + 1
 		}
-		all, err := ask(vote(w.context, yes))
+		all, err := ask(vote(s.next, yes))
 		if err != nil || all&1 != 0 {
 			return number, err
 		}
 		number = uint32(all >> 1)
-		if w.turns != nil {
-			w.turns.pass() // to the one that comes first: all votes may have been there
-		}
+		turns.pass() // to the one that comes first: all votes may have been there
 	}
 	return 0, ErrContexts
 }

@@ -16,13 +16,13 @@ import (
 )
 
 // openPeers decides how the rank reaches the others: memory is mapped among ranks that share
-// a segment, unless a device was named, which gets all the traffic then, and connections are
+// a segment, unless a device was named, which gets all the traffic then, or an adversary lets nobody see anything, and connections are
 // made on demand where all are mapped or the device carries mail to the others.
 func (w *World) openPeers(cfg *Config) (err error) {
 	d := w.device
 	pc := peers.Config{Rank: w.rank, Size: w.size, PD: d.PD, Port: d.Port, GID: d.GID, Dead: w.watch.dead, Lost: w.watch.lost}
 	if _, ok := d.Context.(rdma.Mapper); ok && (len(cfg.Devices) == 0 || cfg.Offload) && !cfg.Verbs {
-		pc.Maps = w.maps
+		pc.Maps = func(card *wireup.Card) bool { return !w.adversarial && w.place.maps(card) }
 		pc.OnDemand = w.place.whole && !w.adversarial
 	}
 	if !pc.OnDemand && w.size > 1 && mail.Supported(d.Context) {
@@ -32,19 +32,13 @@ func (w *World) openPeers(cfg *Config) (err error) {
 	return err
 }
 
-// maps tells whether the memory of the rank with a card can be mapped: ranks that share a
-// segment see each other, and an adversary lets nobody see anything.
-func (w *World) maps(card *wireup.Card) bool {
-	return !w.adversarial && w.place.segment != nil && card.Place == w.place.identity && card.Local < w.place.segment.Ranks()
-}
-
 // connect has the rank meet the others. It reaches for each when that is first needed
 // (peers.Set), where their memory is mapped or the device carries mail between them; else it
 // makes queue pairs here, and connects them with those of all ranks. The collectives' are made
 // here too in a small world whose program wants its data to go through the device (verbs).
 func (w *World) connect(ctx context.Context, verbs bool) (err error) {
 	messages := p2p.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Waiter: w.waiter,
-		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Control: w.hear, Alone: cmp.Or(w.place.sharers, w.place.size) <= w.place.cpus, Progress: w.progressOthers}
+		Dead: w.watch.dead, Remote: w.watch.remote, Idle: &w.watch.sleeps, Peers: w.peers, Control: w.news.hear, Alone: cmp.Or(w.place.sharers, w.place.size) <= w.place.cpus, Progress: w.progressOthers}
 	if !w.device.Port.Attr.OneSided { // the peer's process takes part in every way
 		messages.Land = w.watch.remote
 	}
@@ -75,8 +69,8 @@ func (w *World) connect(ctx context.Context, verbs bool) (err error) {
 	}
 	everybody := group.All(w.size)
 	c := &Comm{world: w, name: worldName, rank: w.rank, size: w.size, local: everybody, peers: everybody, members: everybody}
-	w.context = 2 // after the world's own and self
-	w.startedContext = firstStarted
+	w.makings.next = 2 // after the world's own and self
+	w.makings.nextStarted = firstStarted
 	exchanged := false
 	exchange := func(ctx context.Context, mine []byte) ([][]byte, error) {
 		exchanged = true

@@ -119,9 +119,9 @@ func (b *SendBuffer) Iflush() (Request, error) {
 		return Request{}, w.comm.fail(op, -1, err)
 	}
 	defer w.leave()
-	w.reap()
+	w.requests.reap()
 	f := &flush{}
-	for _, r := range w.detached {
+	for _, r := range w.requests.detached {
 		if r.message.from == b {
 			f.left = append(f.left, Request{r, r.generation})
 		}
@@ -165,7 +165,7 @@ func (b *SendBuffer) loss() error {
 type unheld SendBuffer
 
 func (b *unheld) Ready() bool {
-	b.world.reap()
+	b.world.requests.reap()
 	return b.messages == 0
 }
 
@@ -184,7 +184,7 @@ func roomOf(c *Comm) *SendBuffer {
 // keep sends a copy of a buffer, as a request that nobody has.
 func (c *Comm) keep(name string, b *Buffer, e match.Envelope, peer, to int) error {
 	w, n, from := c.world, b.size(), roomOf(c)
-	w.reap()
+	w.requests.reap()
 	if n > from.size-from.held && from.size != BufferAutomatic {
 		return fmt.Errorf("%w: the message has %d bytes, and %d of %d are in use", ErrBuffer, n, from.held, from.size)
 	}
@@ -202,7 +202,7 @@ func (c *Comm) keep(name string, b *Buffer, e match.Envelope, peer, to int) erro
 	from.held += n
 	from.messages++
 	r.started(m)
-	w.detached = append(w.detached, r)
-	w.reap() // it may have left
+	w.requests.detached = append(w.requests.detached, r)
+	w.requests.reap() // it may have left
 	return nil
 }

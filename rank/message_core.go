@@ -86,7 +86,7 @@ func (c *Comm) send(ctx context.Context, op string, b *Buffer, dst, tag int, mod
 			if w.narrator != nil {
 				w.narrator.message(c, op, dst, to, b.size())
 			}
-			data, packed := w.outgoing(b)
+			data, packed := w.packings.outgoing(b)
 			err = w.messages.SendMode(ctx, data, w.regions.find(data), e, to, mode)
 			w.packings.put(packed)
 		}
@@ -110,10 +110,10 @@ func (c *Comm) recv(ctx context.Context, b *Buffer, src, tag int) (status Status
 	case src == ProcNull:
 		status = nothing
 	default:
-		data, packed := w.incoming(b)
+		data, packed := w.packings.incoming(b)
 		var st p2p.Status
 		st, err = w.messages.Recv(ctx, data, w.regions.find(data), want, c.ranks)
-		w.arrived(b, packed, st.Bytes)
+		w.packings.arrived(b, packed, st.Bytes)
 		c.status(&status, st, b)
 		if w.recorder != nil && err == nil {
 			w.recorder.Received(st.Source, st.Bytes, st.Tag)
@@ -151,12 +151,12 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send, recv half) (Status
 	if err != nil {
 		return Status{}, c.fail(op, -1, err)
 	}
-	out, sent := w.outgoing(send.b)
+	out, sent := w.packings.outgoing(send.b)
 	if replace && sent == nil {
 		sent = w.packings.get(len(out))
 		out = sent.mem[:copy(sent.mem, out)]
 	}
-	in, received := w.incoming(recv.b)
+	in, received := w.packings.incoming(recv.b)
 	if w.narrator != nil && send.rank != ProcNull {
 		w.narrator.message(c, op, send.rank, to, len(out))
 	}
@@ -176,7 +176,7 @@ func (c *Comm) sendrecv(ctx context.Context, op string, send, recv half) (Status
 		st, err = w.messages.Exchange(ctx, &p2p.Sending{Buf: out, MR: w.regions.find(out), Envelope: e, Peer: to},
 			&p2p.Receiving{Buf: in, MR: w.regions.find(in), Want: want, Group: c.ranks})
 	}
-	w.arrived(recv.b, received, st.Bytes)
+	w.packings.arrived(recv.b, received, st.Bytes)
 	w.packings.put(sent)
 	if recv.rank != ProcNull {
 		c.status(&status, st, recv.b)

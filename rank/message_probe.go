@@ -170,8 +170,8 @@ func (m Message) Recv(ctx context.Context, b Buffer) (Status, error) {
 	if o := r.message.op; o != nil {
 		w.messages.Settle(ctx, o)
 	}
-	err = r.complete(&w.status)
-	return w.status, err
+	err = r.complete(&w.requests.status)
+	return w.requests.status, err
 }
 
 // into gives a Message its buffer. The world is entered when there is no error.

@@ -38,7 +38,7 @@ func (c *Comm) receive(name string, b *Buffer, src int, want match.Envelope) (Re
 		return Request{}, c.fail(name, src, err)
 	}
 	r := w.newRequest(c, name)
-	w.tellBeside(len(data))
+	w.beside.tellOf(len(data))
 	r.receipt.op, r.receipt.peer, r.receipt.count, r.receipt.core = op, src, b.count, b.core()
 	return r.started((*plain)(r)), nil
 }

@@ -56,16 +56,16 @@ func (m *message) start() (err error) {
 		if w.narrator != nil {
 			w.narrator.message(m.comm, m.name, m.peer, m.to, m.buf.size())
 		}
-		data, m.packing = w.outgoing(&m.buf)
+		data, m.packing = w.packings.outgoing(&m.buf)
 		m.op, err = w.messages.Isend(data, w.regions.find(data), m.envelope, m.to, m.mode)
 	case m.matched != nil:
-		data, m.packing = w.incoming(&m.buf)
+		data, m.packing = w.packings.incoming(&m.buf)
 		m.op, err = w.messages.Imrecv(m.matched, data, w.regions.find(data), m.buf.core().Mark())
 	default:
-		data, m.packing = w.incoming(&m.buf)
+		data, m.packing = w.packings.incoming(&m.buf)
 		m.op, err = w.messages.Irecv(data, w.regions.find(data), m.envelope, m.comm.ranks)
 	}
-	w.tellBeside(len(data))
+	w.beside.tellOf(len(data))
 	if err != nil {
 		w.packings.put(m.packing)
 		m.packing = nil
@@ -91,7 +91,7 @@ func (m *message) finish(status *Status) error {
 		}
 		*status = emptyStatus
 	} else {
-		c.world.arrived(&m.buf, m.packing, st.Bytes)
+		c.world.packings.arrived(&m.buf, m.packing, st.Bytes)
 		c.status(status, st, &m.buf)
 	}
 	m.op, m.packing = nil, nil

@@ -27,7 +27,7 @@ func (w *World) openOffload(ctx context.Context, cfg *Config) error {
 	threads := env.Offload
 	if threads == 0 {
 		var err error
-		if threads, err = w.askForDaemon(ctx); err != nil {
+		if threads, err = askForDaemon(ctx, w.launcher); err != nil {
 			return fmt.Errorf("Config.Offload: %w", err)
 		}
 	}
@@ -60,8 +60,8 @@ func (w *World) openOffload(ctx context.Context, cfg *Config) error {
 }
 
 // askForDaemon has gorun start the host's daemon, and gives the number of its threads.
-func (w *World) askForDaemon(ctx context.Context) (threads int, err error) {
-	l, ok := w.launcher.(interface {
+func askForDaemon(ctx context.Context, of launcher) (threads int, err error) {
+	l, ok := of.(interface {
 		Lookup(ctx context.Context, service string) (string, error)
 	})
 	if !ok {

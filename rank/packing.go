@@ -47,11 +47,11 @@ func (s *packings) put(p *packing) {
 }
 
 // outgoing is a buffer's data as one run of bytes: its own memory, or a copy in p.
-func (w *World) outgoing(b *Buffer) (data []byte, p *packing) {
+func (s *packings) outgoing(b *Buffer) (data []byte, p *packing) {
 	if b.solid() {
 		return b.bytes(), nil
 	}
-	p = w.packings.get(b.size())
+	p = s.get(b.size())
 	data = p.mem[:b.size()]
 	b.core().Pack(data, b.mem, 0)
 	return data, p
@@ -59,18 +59,18 @@ func (w *World) outgoing(b *Buffer) (data []byte, p *packing) {
 
 // incoming is a run of bytes for a buffer's data: its own memory, or one in p that
 // arrived moves to where it belongs.
-func (w *World) incoming(b *Buffer) (data []byte, p *packing) {
+func (s *packings) incoming(b *Buffer) (data []byte, p *packing) {
 	if b.solid() {
 		return b.bytes(), nil
 	}
-	p = w.packings.get(b.size())
+	p = s.get(b.size())
 	return p.mem[:b.size()], p
 }
 
 // arrived ends what incoming began, when n bytes have come.
-func (w *World) arrived(b *Buffer, p *packing, n int) {
+func (s *packings) arrived(b *Buffer, p *packing, n int) {
 	if p != nil {
 		b.core().Unpack(b.mem, p.mem[:n], 0)
-		w.packings.put(p)
+		s.put(p)
 	}
 }

@@ -212,7 +212,7 @@ func (p *partitioned) start() error {
 		p.post()
 	} else if p.learn(); !p.told && p.failed == nil {
 		p.waits = true
-		p.comm.world.activate(p)
+		p.comm.world.traffic.add(p)
 	}
 	return nil
 }
@@ -348,7 +348,7 @@ func (p *partitioned) Progress() bool {
 func (p *partitioned) idle() {
 	if p.waits {
 		p.waits = false
-		p.comm.world.deactivate(p)
+		p.comm.world.traffic.remove(p)
 	}
 }
 

@@ -46,6 +46,11 @@ type place struct {
 	why      string // it is listen's address, where the rank has found that out; else ""
 }
 
+// maps tells whether the memory of the rank with a card can be mapped: ranks that share a segment see each other.
+func (p *place) maps(card *wireup.Card) bool {
+	return p.segment != nil && card.Place == p.identity && card.Local < p.segment.Ranks()
+}
+
 func (p *place) close() error {
 	if p.segment != nil && p.owned {
 		return p.segment.Close()

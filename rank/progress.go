@@ -2,6 +2,7 @@ package rank
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/wait"
@@ -16,18 +17,49 @@ type advancer interface {
 	Progress() bool
 }
 
-// activate adds traffic that every wait of the rank moves on; deactivate takes it
-// out. Their owner calls them when the first operation starts and the last ends.
-func (w *World) activate(a advancer) { w.active = append(w.active, a) }
+// traffic is what every wait of a rank moves on, beside its messages.
+type traffic struct {
+	active    []advancer
+	advancing bool // in their Progress
+}
 
-func (w *World) deactivate(a advancer) {
-	for i, o := range w.active {
-		if o == a {
-			w.active = append(w.active[:i], w.active[i+1:]...)
-			return
-		}
+// add adds traffic, and remove takes it out. Its owner calls them when the first operation
+// starts and the last ends.
+func (t *traffic) add(a advancer) { t.active = append(t.active, a) }
+
+func (t *traffic) remove(a advancer) {
+	t.active = slices.DeleteFunc(t.active, func(o advancer) bool { return o == a })
+}
+
+// advance moves it on. An advancer that asks for progress in its turn gets none.
+func (t *traffic) advance() {
+	if len(t.active) == 0 || t.advancing {
+		return
+	}
+	t.advancing = true
+	defer t.advanced()
+	for i := 0; i < len(t.active); i++ { // one that is done may take itself out
+		t.active[i].Progress()
 	}
 }
+
+// step is advance on the progress thread, and tells whether anything moved on.
+func (t *traffic) step() (moved bool) {
+	t.advancing = true
+	defer t.advanced()
+	for i := 0; i < len(t.active); i++ {
+		if s, ok := t.active[i].(wait.Stepper); ok {
+			did, _ := s.Step()
+			moved = did || moved
+		} else {
+			moved = t.active[i].Progress() || moved
+		}
+	}
+	return moved
+}
+
+// advanced is the end of an advance, by a panic too: the program may go on after one.
+func (t *traffic) advanced() { t.advancing = false }
 
 // progress moves on all that is under way, without waiting: messages, started
 // collectives, windows.
@@ -40,44 +72,24 @@ func (w *World) progress() {
 // Reductions by a function of the program are left to the program's calls.
 func (w *World) progressBeside() (moved bool) {
 	moved = w.messages.Progress()
-	if len(w.heard) > 0 {
-		w.serve()
-	}
-	if w.peers.HasMail() {
-		w.mesh.Settle()
-	}
-	w.advancing = true
-	defer w.advanced()
-	for i := 0; i < len(w.active); i++ { // one that is done may take itself out
-		if s, ok := w.active[i].(wait.Stepper); ok {
-			did, _ := s.Step()
-			moved = did || moved
-		} else {
-			moved = w.active[i].Progress() || moved
-		}
-	}
-	return moved
+	w.progressPeers()
+	return w.traffic.step() || moved
 }
 
-// advanced is the end of an advance, by a panic too: the program may go on after one.
-func (w *World) advanced() { w.advancing = false }
-
 // progressOthers is progress without the messages: what their engine calls while
-// it waits. An advancer that asks for progress in its turn gets none.
+// it waits.
 func (w *World) progressOthers() {
-	if len(w.heard) > 0 {
+	w.progressPeers()
+	w.traffic.advance()
+}
+
+// progressPeers answers what other ranks have told, and sends what waited for a connection.
+func (w *World) progressPeers() {
+	if len(w.news.heard) > 0 {
 		w.serve()
 	}
 	if w.peers.HasMail() {
 		w.mesh.Settle()
-	}
-	if len(w.active) == 0 || w.advancing {
-		return
-	}
-	w.advancing = true
-	defer w.advanced()
-	for i := 0; i < len(w.active); i++ { // one that is done may take itself out
-		w.active[i].Progress()
 	}
 }
 
@@ -88,19 +100,26 @@ const (
 	lookEvery = 10 * time.Millisecond
 )
 
+// looks are those of calls that found nothing.
+type looks struct {
+	number uint
+	last   time.Time // at the peers
+}
+
 // vain ends a call that has looked and found nothing. Programs make loops of such
 // calls: other ranks on the CPU get their turn, and now and then the rank makes sure
 // that its peers live, as one that waits does.
 func (w *World) vain() {
 	w.waiter.Pass()
-	if w.looks++; w.looks%vainLooks != 0 {
+	l := &w.looks
+	if l.number++; l.number%vainLooks != 0 {
 		return
 	}
 	now := time.Now()
-	if now.Sub(w.looked) < lookEvery {
+	if now.Sub(l.last) < lookEvery {
 		return
 	}
-	w.looked = now
+	l.last = now
 	for peer := range w.size {
 		_ = w.messages.Check(peer) // a dead one ends what concerns it, with the reason
 	}

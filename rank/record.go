@@ -7,38 +7,39 @@ import (
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/internal/calls"
+	"github.com/gorun-mpi/gorun/rank/internal/peers"
 )
 
-// openRecord begins the record of this rank's calls, which gorun --profile wants. A rank without one runs all the same.
-func (w *World) openRecord(cfg *Config) {
+// newRecord begins the record of a rank's calls, which gorun --profile wants. A rank without one, nil, runs all the same.
+func newRecord(cfg *Config, rank, size int) *calls.Recorder {
 	path := cfg.Environment.Profile
 	if path == "" || cfg.place != nil {
-		return
+		return nil
 	}
-	r, err := calls.Create(path, w.rank, w.size, ofLibrary)
+	r, err := calls.Create(path, rank, size, ofLibrary)
 	if os.IsExist(err) {
-		return // of a program that this process ran before
+		return nil // of a program that this process ran before
 	}
 	switch {
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "gorun: rank %d: its calls are not recorded: %v\n", w.rank, err)
+		fmt.Fprintf(os.Stderr, "gorun: rank %d: its calls are not recorded: %v\n", rank, err)
 	case cfg.Concurrent:
 		r.Concurrent()
 		_ = r.Close()
 	default:
-		w.recorder = r
 		r.Begin()
 		r.As("Init")
+		return r
 	}
+	return nil
 }
 
 // closeRecord ends it.
-func (w *World) closeRecord() {
-	if r := w.recorder; r != nil {
-		w.recorder = nil
+func closeRecord(r *calls.Recorder, device *peers.Device) {
+	if r != nil {
 		r.End()
-		n := w.device.Context.Counters()
-		r.Finalized(calls.RDMA{Device: w.device.Name, Writes: n.Writes, WriteBytes: n.WriteBytes, Reads: n.Reads, ReadBytes: n.ReadBytes,
+		n := device.Context.Counters()
+		r.Finalized(calls.RDMA{Device: device.Name, Writes: n.Writes, WriteBytes: n.WriteBytes, Reads: n.Reads, ReadBytes: n.ReadBytes,
 			Sends: n.Sends, SendBytes: n.SendBytes, Atomics: n.Atomics, Retries: n.RNRRetries + n.AckRetries, Errors: n.Errors})
 		_ = r.Close()
 	}

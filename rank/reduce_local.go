@@ -52,10 +52,10 @@ func (c *Comm) reduceLocal(in, inout *Buffer, op Op) error {
 	if in.solid() && inout.solid() && overlap(in.bytes(), inout.bytes()) {
 		return errOperands
 	}
-	a, packed := w.outgoing(in)
-	b, combined := w.outgoing(inout)
+	a, packed := w.packings.outgoing(in)
+	b, combined := w.packings.outgoing(inout)
 	r.Func(b, a, b)
-	w.arrived(inout, combined, len(b))
+	w.packings.arrived(inout, combined, len(b))
 	w.packings.put(packed)
 	return nil
 }

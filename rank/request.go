@@ -54,21 +54,33 @@ type pending interface {
 	free()
 }
 
+// requests are the handles of a world's started operations, and what its one running call waits for.
+type requests struct {
+	all      []*request
+	idle     *request   // of them, those not in use
+	used     int        // of them, the others
+	detached []*request // freed before they were over
+	several  several
+	anyOf    anyOf
+	status   Status // that a call returns, or nobody wants
+}
+
 // newRequest gives a request of a call on c, of the world's recycled ones. The
 // caller then starts the operation and gives what.activate or drops it with retire.
 func (w *World) newRequest(c *Comm, op string) *request {
-	if len(w.detached) > 0 {
-		w.reap()
+	if len(w.requests.detached) > 0 {
+		w.requests.reap()
 	}
-	r := w.idle
+	s := &w.requests
+	r := s.idle
 	if r == nil {
 		r = &request{world: w}
-		w.requests = append(w.requests, r)
+		s.all = append(s.all, r)
 	} else {
-		w.idle = r.next
+		s.idle = r.next
 	}
 	r.comm, r.op, r.next = c, op, nil
-	if w.used++; w.beside != nil {
+	if s.used++; w.beside != nil {
 		w.beside.start()
 	}
 	return r
@@ -93,8 +105,9 @@ func (r *request) retire() {
 		r.message = message{}
 	}
 	r.comm, r.what, r.persistent, r.active = nil, nil, false, false
-	r.next, r.world.idle = r.world.idle, r
-	r.world.used--
+	s := &r.world.requests
+	r.next, s.idle = s.idle, r
+	s.used--
 }
 
 // done tells whether the call of a request is over.
@@ -120,20 +133,20 @@ func (r *request) complete(st *Status) error {
 
 // reap completes detached requests that are done. Nobody asks for their outcome, but for
 // that of buffered sends.
-func (w *World) reap() {
-	kept := w.detached[:0]
-	for _, r := range w.detached {
+func (s *requests) reap() {
+	kept := s.detached[:0]
+	for _, r := range s.detached {
 		if !r.done() {
 			kept = append(kept, r)
 			continue
 		}
 		from := r.message.from
-		if err := r.complete(&w.status); err != nil && from != nil && from.lost == nil {
+		if err := r.complete(&s.status); err != nil && from != nil && from.lost == nil {
 			from.lost = err
 		}
 	}
-	clear(w.detached[len(kept):])
-	w.detached = kept
+	clear(s.detached[len(kept):])
+	s.detached = kept
 }
 
 // live is the request behind q, nil when q is null by now.
@@ -166,7 +179,7 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 		return emptyStatus, nil
 	}
 	w := q.r.world
-	if w.defers() {
+	if w.beside.defers() {
 		if err := q.waitOutside(ctx); err != nil {
 			return Status{}, err
 		}
@@ -184,8 +197,8 @@ func (q Request) Wait(ctx context.Context) (Status, error) {
 			return Status{}, r.comm.fail("wait for "+r.op, -1, err)
 		}
 	}
-	err := r.complete(&w.status)
-	return w.status, err
+	err := r.complete(&w.requests.status)
+	return w.requests.status, err
 }
 
 // Test completes the request if the operation is complete, and returns its result;
@@ -217,8 +230,8 @@ func (q Request) test(call string, keep bool) (st Status, done bool, err error) 
 		t := r.tell()
 		return t.status, true, t.err
 	}
-	err = r.complete(&w.status)
-	return w.status, true, err
+	err = r.complete(&w.requests.status)
+	return w.requests.status, true, err
 }
 
 // Cancel cancels the operation if that is still possible (MPI_Cancel): only a
@@ -247,8 +260,8 @@ func (q Request) Free() error {
 				r.persistent = false
 			}
 			r.generation++ // for others it is null at once
-			w.detached = append(w.detached, r)
-			w.reap()
+			w.requests.detached = append(w.requests.detached, r)
+			w.requests.reap()
 		default:
 			r.what.free()
 			r.retire()
@@ -314,7 +327,7 @@ func (q Request) do(op string, f func(*request) error) error {
 // settle ends what still runs when the world is finalized: receives are cancelled,
 // sends are waited for.
 func (w *World) settle(ctx context.Context) error {
-	for _, r := range w.requests {
+	for _, r := range w.requests.all {
 		if r.active && !r.done() {
 			r.what.cancel()
 			if err := w.waitFor(ctx, r); err != nil {

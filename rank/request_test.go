@@ -86,8 +86,8 @@ func TestStaleRequestIsNull(t *testing.T) {
 func TestWaitMovesOthersOn(t *testing.T) {
 	alone1(t, func(ctx context.Context, c *Comm) error {
 		o := &toy{c: c}
-		c.world.activate(o)
-		defer c.world.deactivate(o)
+		c.world.traffic.add(o)
+		defer c.world.traffic.remove(o)
 		_, err := o.begin().Wait(ctx)
 		return err
 	})
@@ -121,8 +121,8 @@ func TestWaitAllReportsEachFailure(t *testing.T) {
 		}
 		// A failure of one message leaves the wait as it is.
 		ops[2].over = true
-		c.world.activate(ops[4])
-		defer c.world.deactivate(ops[4])
+		c.world.traffic.add(ops[4])
+		defer c.world.traffic.remove(ops[4])
 		ops[2].err = &TruncateError{Message: 2, Buffer: 1}
 		err = WaitAll(ctx, reqs, nil)
 		failed, ok = errors.AsType[*RequestError](err)
@@ -219,7 +219,7 @@ func TestPersistent(t *testing.T) {
 		}
 		o.over = true
 		next := (&toy{c: c, over: true}).begin()
-		if !o.freed || len(c.world.detached) != 0 {
+		if !o.freed || len(c.world.requests.detached) != 0 {
 			return errors.New("the freed request was not completed")
 		}
 		_, err := next.Wait(ctx)

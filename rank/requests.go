@@ -46,7 +46,7 @@ func WaitAll(ctx context.Context, reqs []Request, statuses []Status) error {
 		return err
 	}
 	defer w.leave()
-	s := w.newSeveral()
+	s := w.requests.newSeveral(w.turns != nil)
 	*s = several{reqs: reqs, statuses: statuses}
 	if !s.Ready() {
 		err = w.waitFor(ctx, s)
@@ -69,7 +69,7 @@ func TestAll(reqs []Request, statuses []Status) (done bool, err error) {
 			return false, nil
 		}
 	}
-	s := w.newSeveral()
+	s := w.requests.newSeveral(w.turns != nil)
 	*s = several{reqs: reqs, statuses: statuses}
 	for i := range reqs {
 		s.take(i)
@@ -86,7 +86,7 @@ func WaitAny(ctx context.Context, reqs []Request) (index int, st Status, err err
 		return Undefined, emptyStatus, err
 	}
 	defer w.leave()
-	a := w.newAnyOf()
+	a := w.requests.newAnyOf(w.turns != nil)
 	*a = anyOf{reqs: reqs}
 	if !a.Ready() {
 		err = w.waitFor(ctx, a)
@@ -99,8 +99,8 @@ func WaitAny(ctx context.Context, reqs []Request) (index int, st Status, err err
 	if index == Undefined {
 		return Undefined, emptyStatus, nil
 	}
-	err = complete(&reqs[index], &w.status)
-	return index, w.status, err
+	err = complete(&reqs[index], &w.requests.status)
+	return index, w.requests.status, err
 }
 
 // TestAny is WaitAny that does not wait (MPI_Testany): done is false if
@@ -120,8 +120,8 @@ func TestAny(reqs []Request) (index int, st Status, done bool, err error) {
 	if a.index == Undefined {
 		return Undefined, emptyStatus, true, nil
 	}
-	err = complete(&reqs[a.index], &w.status)
-	return a.index, w.status, true, err
+	err = complete(&reqs[a.index], &w.requests.status)
+	return a.index, w.requests.status, true, err
 }
 
 // WaitSome waits until at least one of the requests is complete, and reports all that are
@@ -134,7 +134,7 @@ func WaitSome(ctx context.Context, reqs []Request, indices []int, statuses []Sta
 		return Undefined, err
 	}
 	defer w.leave()
-	a := w.newAnyOf()
+	a := w.requests.newAnyOf(w.turns != nil)
 	*a = anyOf{reqs: reqs}
 	if !a.Ready() {
 		err = w.waitFor(ctx, a)
@@ -223,7 +223,7 @@ func (s *several) take(i int) bool {
 	if s.statuses != nil {
 		st = &s.statuses[i]
 	} else if r.receipt.op == nil {
-		st = &r.world.status // that nobody wants
+		st = &r.world.requests.status // that nobody wants
 	}
 	if err := complete(&s.reqs[i], st); err != nil {
 		s.failed = s.failed.add(i, err)
@@ -313,7 +313,7 @@ func completeSome(reqs []Request, indices []int, statuses []Status) (n int, err 
 		if r == nil || !r.done() {
 			continue
 		}
-		st := &r.world.status
+		st := &r.world.requests.status
 		if statuses != nil {
 			st = &statuses[n]
 		}
@@ -331,19 +331,19 @@ func completeSome(reqs []Request, indices []int, statuses []Status) (n int, err 
 }
 
 // newSeveral is what a call waits for: the world's own, or one for this call where several wait.
-func (w *World) newSeveral() *several {
-	if w.turns != nil {
+func (s *requests) newSeveral(own bool) *several {
+	if own {
 		return new(several)
 	}
-	return &w.several
+	return &s.several
 }
 
 // newAnyOf is newSeveral of an anyOf.
-func (w *World) newAnyOf() *anyOf {
-	if w.turns != nil {
+func (s *requests) newAnyOf(own bool) *anyOf {
+	if own {
 		return new(anyOf)
 	}
-	return &w.anyOf
+	return &s.anyOf
 }
 
 // enterAll begins a call about several requests, of one world: nil without an

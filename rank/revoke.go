@@ -3,6 +3,7 @@ package rank
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/gorun-mpi/gorun/coll"
 	"github.com/gorun-mpi/gorun/rank/internal/group"
@@ -27,6 +28,13 @@ type heard struct {
 	data []byte
 }
 
+// news are what other ranks have told of failures.
+type news struct {
+	heard      []heard               // to be served
+	agreements map[uint32]*agreement // by context
+	early      map[uint32]int        // who has revoked the communicator of a context that is not made here yet
+}
+
 // The tags of such words. Each begins with the communicator's context, of four bytes.
 const (
 	tagRevoke int32 = iota
@@ -34,9 +42,9 @@ const (
 )
 
 // hear keeps a word until it can be answered: the engine is in the middle of its work.
-func (w *World) hear(from int, tag int32, data []byte) {
+func (n *news) hear(from int, tag int32, data []byte) {
 	if len(data) >= 4 {
-		w.heard = append(w.heard, heard{from, tag, data})
+		n.heard = append(n.heard, heard{from, tag, data})
 	}
 }
 
@@ -48,11 +56,14 @@ func (w *World) say(to int, tag int32, context uint32, rest []byte) {
 
 // serve handles the words that have come. Nothing in them is believed.
 func (w *World) serve() {
-	words := w.heard
-	w.heard = nil // what is sent here to the rank itself comes anew
+	words := w.news.heard
+	w.news.heard = nil // what is sent here to the rank itself comes anew
 	for _, h := range words {
 		context := binary.LittleEndian.Uint32(h.data)
-		c := w.commOf(context)
+		var c *Comm // nil: none that is open
+		if i := slices.IndexFunc(w.comms, func(o *Comm) bool { return o.context == context }); i >= 0 {
+			c = w.comms[i]
+		}
 		switch {
 		case context > lastStarted:
 		case h.tag == tagAgree:
@@ -63,29 +74,19 @@ func (w *World) serve() {
 				c.end(h.from)
 			}
 		case !w.messages.Purged(contexts * context): // to come
-			if w.early == nil {
-				w.early = make(map[uint32]int)
+			if w.news.early == nil {
+				w.news.early = make(map[uint32]int)
 			}
-			w.early[context] = h.from
+			w.news.early[context] = h.from
 		}
 	}
-}
-
-// commOf is the open communicator with a context, nil if there is none.
-func (w *World) commOf(context uint32) *Comm {
-	for _, c := range w.comms {
-		if c.context == context {
-			return c
-		}
-	}
-	return nil
 }
 
 // enrol adds a communicator that is made now. Other members had it before, and may have revoked it.
 func (w *World) enrol(c *Comm) {
 	w.comms = append(w.comms, c)
-	if by, revoked := w.early[c.context]; revoked {
-		delete(w.early, c.context)
+	if by, revoked := w.news.early[c.context]; revoked {
+		delete(w.news.early, c.context)
 		if c.members.Index(by) != group.None {
 			c.end(by)
 		}
@@ -157,7 +158,7 @@ func (c *Comm) end(by int) {
 // failed are the members known to have failed, by rank in the world.
 func (c *Comm) failed() (ranks []int) {
 	for index := range c.members.Size() {
-		a := c.world.agreements[c.context]
+		a := c.world.news.agreements[c.context]
 		if rank := c.members.Rank(index); c.world.messages.Unreachable(rank) || a != nil && a.machine != nil && a.machine.IsDown(index) {
 			ranks = append(ranks, rank)
 		}

@@ -46,7 +46,7 @@ func TestStepPanics(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		w.activate(faulty{})
+		w.traffic.add(faulty{})
 		for range 2 { // the second finds that the rank has failed
 			if _, over := q.Step(); !over {
 				return errors.New("Step says that the operation is not over")
@@ -56,7 +56,7 @@ func TestStepPanics(t *testing.T) {
 		if p, ok := errors.AsType[*PanicError](err); !ok || p.Value != "oh no" || !strings.Contains(string(p.Stack), "faulty") {
 			return fmt.Errorf("Wait returned %v, want the panic with its stack", err)
 		}
-		w.deactivate(faulty{})
+		w.traffic.remove(faulty{})
 		w.beside.failed.Store(nil) // or the rank could not end
 		_, err = q.Wait(ctx)
 		return err

@@ -39,14 +39,14 @@ func queueMemory(ctx rdma.Context, host, size int) int64 {
 // of 64 ranks on 2 CPUs spent 12 of 16 s on it where a system call takes some microseconds.
 const crowdMost = 8
 
-// chooseTransport decides what goes over queue pairs: a reliable connection to each peer, made
+// chooseTransport decides what goes over queue pairs, and says so: a reliable connection to each peer, made
 // when it is needed, or dynamic connections, which take no turn of the peer: when the queue pairs of the
 // largest host could come to take more than its budget, or its CPUs have many ranks each. Ranks with the same device and setting decide alike; between
 // two that do not there are reliable connections.
 //
 // A device without dynamic connections keeps to reliable ones: as they are made on demand, what
 // they take is what the program needs, and no limit of the device.
-func (w *World) chooseTransport(cfg *Config) error {
+func (w *World) chooseTransport(cfg *Config) (transport string, err error) {
 	budget := cmp.Or(cfg.QPMemory, cfg.Environment.QPMemory, defaultQPMemory)
 	host := max(w.place.largest, 1)
 	need := queueMemory(w.device.Context, host, w.size)
@@ -59,17 +59,13 @@ func (w *World) chooseTransport(cfg *Config) error {
 	}
 	switch {
 	case need <= budget && !crowded || w.size == 1:
-		w.transport = "queue pairs are reliable connections, made when they are needed: " + facts
-		return nil
+		return "queue pairs are reliable connections, made when they are needed: " + facts, nil
 	case !w.peers.OnDemand():
-		w.transport = "queue pairs are reliable connections to all, though over the budget, as the device has no datagrams to make others with: " + facts
-		return nil
+		return "queue pairs are reliable connections to all, though over the budget, as the device has no datagrams to make others with: " + facts, nil
 	case missing != nil:
-		w.transport = fmt.Sprintf("queue pairs are reliable connections, made when they are needed, though over the budget, as the device has no dynamic ones (%v): %s", missing, facts)
-		return nil
+		return fmt.Sprintf("queue pairs are reliable connections, made when they are needed, though over the budget, as the device has no dynamic ones (%v): %s", missing, facts), nil
 	}
-	w.transport = fmt.Sprintf("queue pairs are dynamic connections, %d a rank at most: ", dc.Most) + facts
-	return w.peers.UsePaths()
+	return fmt.Sprintf("queue pairs are dynamic connections, %d a rank at most: ", dc.Most) + facts, w.peers.UsePaths()
 }
 
 // inBytes is a size for people.

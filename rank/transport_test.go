@@ -51,14 +51,15 @@ func TestChooseTransport(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := &World{size: tt.size, place: &place{largest: tt.host}, device: &peers.Device{Context: device{lacks: tt.lacks}}, peers: set}
-			if err := w.chooseTransport(&Config{QPMemory: tt.budget, Environment: &Environment{}}); err != nil {
+			transport, err := w.chooseTransport(&Config{QPMemory: tt.budget, Environment: &Environment{}})
+			if err != nil {
 				t.Fatal(err)
 			}
 			if set.Paths() {
 				t.Error("it uses dynamic connections")
 			}
-			if !strings.Contains(w.transport, tt.says) {
-				t.Errorf("says %q, want %q in it", w.transport, tt.says)
+			if !strings.Contains(transport, tt.says) {
+				t.Errorf("says %q, want %q in it", transport, tt.says)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 //
 // As long as there is one call, as in a program that only may have several goroutines, its waits leave nothing.
 type turns struct {
-	*Turn      // above World.busy, which excludes the progress thread
+	*Turn      // above World.inside, which excludes the progress thread
 	held  bool // the program's, which has locked it when it calls
 	world *World
 }
@@ -103,8 +103,11 @@ func (t *turns) Leave() {
 	}
 }
 
-// pass lets one of the other calls have a turn.
+// pass lets one of the other calls have a turn, if there may be any.
 func (t *turns) pass() {
+	if t == nil {
+		return
+	}
 	t.Leave()
 	runtime.Gosched()
 	t.Enter(false)
@@ -117,8 +120,8 @@ func (t *turns) Alone() bool { return t.calls.Load() == 1 }
 func (t *turns) Enter(slept bool) {
 	w := t.world
 	t.mu.Lock()
-	if !atomic.CompareAndSwapUint32(&w.busy, busyNot, busyCall) {
-		w.takeOver() // from the progress thread
+	if !atomic.CompareAndSwapUint32(&w.inside.by, busyNot, busyCall) {
+		w.beside.takeOver() // from the progress thread
 	}
 	if w.beside != nil {
 		w.beside.called = true

@@ -27,17 +27,17 @@ type way struct {
 	reached bool // a message's receiver shares memory
 }
 
-// narrate gives the world its narrator.
-func (w *World) narrate(cfg *Config) {
+// newNarrator gives a world its narrator, or nil.
+func newNarrator(w *World, cfg *Config) *narrator {
 	if w.rank != 0 || !cfg.Verbose && (cfg.Environment == nil || !cfg.Environment.Verbose) {
-		return
+		return nil
 	}
 	say := func(line string) { fmt.Fprintf(os.Stderr, "gorun: rank 0: %s\n", line) }
 	logs := cfg.Verbose && cfg.Log != nil
 	if logs {
 		say = cfg.Log
 	}
-	w.narrator = &narrator{world: w, say: say, logs: logs, told: make(map[way]bool)}
+	return &narrator{world: w, say: say, logs: logs, told: make(map[way]bool)}
 }
 
 // first tells whether a way is new.

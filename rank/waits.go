@@ -1,7 +1,6 @@
 package rank
 
 import (
-	"cmp"
 	"strconv"
 	"time"
 
@@ -31,19 +30,27 @@ type Wait struct {
 // longWait is when Config.Waiting is told of a wait first.
 const longWait = 5 * time.Second
 
-// sayWait tells of a wait that has become long, and then ever more rarely. It is called as tellWait is.
-func (w *World) sayWait(cfg *Config) {
+// longWaits are those that Config.Waiting is told of.
+type longWaits struct {
+	after time.Duration
+	say   func(Wait)
+	since time.Time     // of the one that it was told of last
+	told  time.Duration // how long it had lasted then
+}
+
+// tell tells of a wait that has become long, and then ever more rarely. It is called as tellWait is.
+func (l *longWaits) tell(w *World) {
 	since := w.waiter.Since()
-	if w.waitSince != since {
-		w.waitSince, w.waitTold = since, 0
+	if l.since != since {
+		l.since, l.told = since, 0
 	}
 	d := time.Since(since)
-	if d < max(cmp.Or(cfg.longWait, longWait), 3*w.waitTold) {
+	if d < max(l.after, 3*l.told) {
 		return
 	}
-	w.waitTold = d
+	l.told = d
 	text, peer := w.appendWait(nil)
-	cfg.Waiting(Wait{For: d, What: string(text), Peer: peer})
+	l.say(Wait{For: d, What: string(text), Peer: peer})
 }
 
 // appendWait says it in words, and for which rank in the world, if that is known: "in allreduce, its 3rd, for rank 2".
@@ -78,7 +85,7 @@ func (w *World) appendWait(b []byte) (text []byte, peer int) {
 		return b, -1
 	}
 	open, first := 0, (*request)(nil)
-	for _, r := range w.requests {
+	for _, r := range w.requests.all {
 		if r.active && r.what != nil && !r.what.done() {
 			if open++; first == nil {
 				first = r

@@ -146,14 +146,14 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 		return c.fail(op, -1, err)
 	}
 	world := c.world
-	if err := world.beginMaking(false); err != nil {
+	if err := world.makings.begin(false); err != nil {
 		world.leave()
 		return c.fail(op, -1, err)
 	}
 	// Not Dup: the attributes of c are none of the window's.
 	d, err := c.deriveInside(ctx, op, choice{}, bad)
 	if err != nil {
-		world.endMaking()
+		world.makings.end()
 		world.leave()
 		return err
 	}
@@ -170,12 +170,12 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 	if err == nil {
 		w.comm, w.locks = d, make([]LockType, d.size)
 		w.epochs.targets = make([]bool, d.size)
-		world.windows = append(world.windows, w)
+		world.windows.open = append(world.windows.open, w)
 		if mr := w.in.Allocated(); mr != nil {
 			world.regions.add(mr, true) // for messages and collectives, as memory of Alloc
 		}
 	}
-	world.endMaking()
+	world.makings.end()
 	world.leave()
 	if err != nil {
 		w.comm = d
@@ -192,31 +192,37 @@ func (w *window) open(ctx context.Context, c *Comm, op string, mem []byte, n int
 
 // oneSided gives the engine of the world's windows.
 func (w *World) oneSided() *rma.Engine {
-	if w.rma != nil {
-		return w.rma
+	if w.windows.engine != nil {
+		return w.windows.engine
 	}
 	cfg := rma.Config{Rank: w.rank, Size: w.size, PD: w.device.PD, Any: w.device.All, Find: w.regions.find,
 		Dead: w.messages.Check, Mark: w.watch.mark, Died: ErrPeerDied, Wait: w.waitFor, Hold: w.waitInside, Idle: &w.watch.sleeps, Peers: w.peers, Patience: w.device.Silence}
 	if w.turns != nil {
 		cfg.Turns = w.turns
 	}
-	w.rma = rma.NewEngine(cfg)
-	w.activate(w.rma)
+	w.windows.engine = rma.NewEngine(cfg)
+	w.traffic.add(w.windows.engine)
 	if w.beside != nil {
 		w.beside.start()
 	}
-	return w.rma
+	return w.windows.engine
 }
 
-// closeWindows gives back what windows hold at the world's end.
-func (w *World) closeWindows() error {
+// windows are those of a world.
+type windows struct {
+	engine *rma.Engine // nil before the first one
+	open   []*window
+}
+
+// close gives back what they hold at the world's end.
+func (s *windows) close() error {
 	var errs []error
-	for _, o := range w.windows {
+	for _, o := range s.open {
 		errs = append(errs, o.closeIn())
 	}
-	w.windows = nil
-	if w.rma != nil {
-		errs = append(errs, w.rma.Close())
+	s.open = nil
+	if s.engine != nil {
+		errs = append(errs, s.engine.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -241,7 +247,7 @@ func (w *window) Free(ctx context.Context) error {
 	if closing := w.closeIn(); err == nil {
 		err = closing
 	}
-	world.windows = slices.DeleteFunc(world.windows, func(o *window) bool { return o == w })
+	world.windows.open = slices.DeleteFunc(world.windows.open, func(o *window) bool { return o == w })
 	world.leave()
 	if met != nil {
 		err = w.comm.failCollective(op, met)

@@ -20,7 +20,7 @@ func (w *window) quick(target int) bool {
 		return false
 	}
 	world := w.comm.world
-	if world.recorder != nil || world.turns != nil || atomic.LoadUint32(&world.busy) != busyNot {
+	if world.recorder != nil || world.turns != nil || atomic.LoadUint32(&world.inside.by) != busyNot {
 		return false
 	}
 	if world.beside != nil {
@@ -29,7 +29,7 @@ func (w *window) quick(target int) bool {
 	if w.comm.barred {
 		return false
 	}
-	arch.StoreRelease32(&world.busy, busyCall)
+	arch.StoreRelease32(&world.inside.by, busyCall)
 	return true
 }
 
@@ -37,7 +37,7 @@ func (w *window) quick(target int) bool {
 // hush the thread's bell for so short a time.
 func quickBeside(w *window) bool {
 	world := w.comm.world
-	if !atomic.CompareAndSwapUint32(&world.busy, busyNot, busyCall) {
+	if !atomic.CompareAndSwapUint32(&world.inside.by, busyNot, busyCall) {
 		return false
 	}
 	if world.beside.called = true; w.comm.barred || world.beside.failed.Load() != nil {
@@ -49,7 +49,7 @@ func quickBeside(w *window) bool {
 
 func (w *window) out() {
 	world := w.comm.world
-	arch.StoreRelease32(&world.busy, busyNot)
+	arch.StoreRelease32(&world.inside.by, busyNot)
 	if world.beside != nil {
 		world.beside.left()
 	}

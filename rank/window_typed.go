@@ -170,20 +170,20 @@ func combine(w *window, a *transfer, target int, off uint64, at rma.Items, t *Da
 	world := w.comm.world
 	var src, result []byte
 	if a.reads {
-		data, packed := world.outgoing(&a.src)
+		data, packed := world.packings.outgoing(&a.src)
 		defer world.packings.put(packed)
 		src = data
 	}
 	if !a.writes {
 		return w.in.AccumulateTyped(target, off, at, src, nil, r)
 	}
-	result, packed := world.incoming(&a.result)
+	result, packed := world.packings.incoming(&a.result)
 	err := w.in.AccumulateTyped(target, off, at, src, result, r)
 	if err != nil {
 		world.packings.put(packed)
 		return err
 	}
-	world.arrived(&a.result, packed, len(result))
+	world.packings.arrived(&a.result, packed, len(result))
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/gorun-mpi/gorun/rank/internal/p2p"
 	"github.com/gorun-mpi/gorun/rank/internal/peers"
 	"github.com/gorun-mpi/gorun/rank/internal/peers/wireup"
-	"github.com/gorun-mpi/gorun/rank/internal/rma"
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
@@ -41,37 +39,25 @@ type World struct {
 	messages    *p2p.Engine
 	mesh        *coll.Mesh
 	regions     regions
-	elements    sync.Map // reflect.Type of elements that are not plain: nil, or why they are refused
+	elements    elements
 	comm        *Comm
 	self        *Comm
-	named       bool // Config.Devices names it
 	peers       *peers.Set
 	adversarial bool
-	transport   string // what goes over queue pairs, and why so
 
-	final bool
-	// busy says who is inside: the calls of the program and the progress thread exclude
-	// each other. The thread looks at it often, so it has a cache line of its own.
-	_    [arch.CacheLine]byte
-	busy uint32 // busyNot, busyCall, busyThread
-	_    [arch.CacheLine - 4]byte
+	final  bool
+	inside inside
 	// offload is the way to the host's daemon, nil without one.
 	offload *coll.Offload
 	// beside is the progress thread, nil without one.
 	beside *beside
 	// turns excludes the program's calls from each other, where they may come at the same
 	// time; nil: a second one is an error.
-	turns   *turns
-	makings makings
-	// context is the next communicator's, unless a member has used it.
-	context uint32
-	// startedContext is the next one of an Idup; it may grow in any call that waits.
-	startedContext uint32
-	comms          []*Comm // open, the world's own first
-	past           coll.Counters
-	// call is the blocking collective that runs; calls are recycled ones of requests.
-	call  call
-	calls *call
+	turns       *turns
+	makings     makings
+	comms       []*Comm // open, the world's own first
+	past        coll.Counters
+	collectives collectives
 
 	narrator   *narrator       // nil: silent
 	recorder   *calls.Recorder // nil: nobody wants to know where time goes
@@ -79,30 +65,22 @@ type World struct {
 	sendBuffer SendBuffer
 	// partitions is the next tag of a send in partitions.
 	partitions int
-	continuous bool          // the job goes on when a rank fails
-	waitSince  time.Time     // of the wait that Config.Waiting was told of last
-	waitTold   time.Duration // how long it had lasted then
-	leaving    time.Time     // since when leaveSurvivors waits
+	continuous bool      // the job goes on when a rank fails
+	leaving    time.Time // since when leaveSurvivors waits
 
-	rma     *rma.Engine // nil before the first window
-	windows []*window   // open
+	windows  windows
+	news     news
+	requests requests
+	traffic  traffic
+	looks    looks
+}
 
-	agreements map[uint32]*agreement // by context
-	heard      []heard               // what peers have told, to be served
-	early      map[uint32]int        // who has revoked the communicator of a context that is not made here yet
-
-	requests  []*request // all there are
-	idle      *request   // of them, those not in use
-	used      int        // of them, the others
-	detached  []*request // freed before they were over
-	active    []advancer
-	advancing bool // in their Progress
-	looks     uint // calls that found nothing
-	looked    time.Time
-	// What the one running call waits for.
-	several several
-	anyOf   anyOf
-	status  Status // that a call returns, or nobody wants
+// inside says who is inside: the calls of the program and the progress thread exclude
+// each other. The thread looks at it often, so it has a cache line of its own.
+type inside struct {
+	_  [arch.CacheLine]byte
+	by uint32 // busyNot, busyCall, busyThread
+	_  [arch.CacheLine - 4]byte
 }
 
 // A launcher is what started the rank: a PMI server, Run, or nothing.
@@ -169,7 +147,7 @@ func join(ctx context.Context, cfg Config, l launcher, rank, size int, waiting w
 }
 
 func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err error) {
-	w.openRecord(cfg)
+	w.recorder = newRecord(cfg, w.rank, w.size)
 	if p := cfg.place; p != nil {
 		w.place = p
 	} else if w.place, err = findPlace(ctx, cfg.Environment, w.launcher, w.rank, w.size); err != nil {
@@ -190,7 +168,8 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	if err = w.openPeers(cfg); err != nil {
 		return err
 	}
-	if err = w.chooseTransport(cfg); err != nil {
+	transport, err := w.chooseTransport(cfg)
+	if err != nil {
 		return err
 	}
 	if s, ok := w.device.Context.(rdma.Sleeper); ok {
@@ -207,11 +186,12 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	watched := w.place.watched && w.place.segment != nil
 	switch {
 	case cfg.Waiting != nil:
+		long := longWaits{after: cmp.Or(cfg.longWait, longWait), say: cfg.Waiting}
 		w.watch.tell = func() {
 			if watched {
 				w.tellWait()
 			}
-			w.sayWait(cfg)
+			long.tell(w)
 		}
 	case watched:
 		w.watch.tell = w.tellWait
@@ -220,24 +200,23 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 		w.log(fmt.Sprintf("rank %d of %d on host %s, %d of %d there, %d CPUs, device %s (%s)",
 			w.rank, w.size, w.place.host, w.place.local, w.place.size, w.place.cpus, w.device.Name, w.device.Provider))
 	}
-	w.narrate(cfg)
-	if why := w.place.why; why != "" {
-		where := fmt.Sprintf("other hosts reach it at %s: %s", strings.TrimSuffix(w.place.listen, ":0"), why)
+	w.narrator = newNarrator(w, cfg)
+	tell := func(line string) {
 		if w.log != nil {
-			w.log(fmt.Sprintf("rank %d: %s", w.rank, where))
+			w.log(fmt.Sprintf("rank %d: %s", w.rank, line))
 		}
 		if w.narrator != nil && !w.narrator.logs {
-			w.narrator.say(where)
+			w.narrator.say(line)
 		}
 	}
+	if why := w.place.why; why != "" {
+		tell(fmt.Sprintf("other hosts reach it at %s: %s", strings.TrimSuffix(w.place.listen, ":0"), why))
+	}
 	if cfg.Environment.Secure && w.place.secret != nil {
-		w.transport += "; TLS 1.3 encrypts what goes to other hosts (--secure)"
+		transport += "; TLS 1.3 encrypts what goes to other hosts (--secure)"
 	}
-	if w.size > 1 && w.log != nil {
-		w.log(fmt.Sprintf("rank %d: %s", w.rank, w.transport))
-	}
-	if w.size > 1 && w.narrator != nil && !w.narrator.logs {
-		w.narrator.say(w.transport)
+	if w.size > 1 {
+		tell(transport)
 	}
 	if err = w.openOffload(ctx, cfg); err != nil {
 		return err
@@ -251,7 +230,7 @@ func (w *World) join(ctx context.Context, cfg *Config, waiting wait.Config) (err
 	return err
 }
 
-// The values of World.busy.
+// The values of inside.by.
 const (
 	busyNot uint32 = iota
 	busyCall
@@ -263,7 +242,7 @@ func (w *World) enter() error {
 	if w.turns != nil {
 		w.turns.begin()
 	}
-	if !atomic.CompareAndSwapUint32(&w.busy, busyNot, busyCall) && !w.takeOver() {
+	if !atomic.CompareAndSwapUint32(&w.inside.by, busyNot, busyCall) && !w.beside.takeOver() {
 		return ErrConcurrent // never in turns
 	}
 	return w.entered()
@@ -279,10 +258,10 @@ func (w *World) enterShort() error {
 	if w.beside != nil || w.turns != nil {
 		return w.enter()
 	}
-	if atomic.LoadUint32(&w.busy) != busyNot {
+	if atomic.LoadUint32(&w.inside.by) != busyNot {
 		return ErrConcurrent
 	}
-	arch.StoreRelease32(&w.busy, busyCall)
+	arch.StoreRelease32(&w.inside.by, busyCall)
 	return w.entered()
 }
 
@@ -295,7 +274,11 @@ func (w *World) entered() error {
 		return ErrFinalized
 	}
 	if w.beside != nil {
-		return w.besideEntered()
+		w.beside.entered()
+		if err := w.beside.failed.Load(); err != nil {
+			w.leave()
+			return *err
+		}
 	}
 	return nil
 }
@@ -305,7 +288,7 @@ func (w *World) leave() {
 	if w.recorder != nil {
 		w.recorder.End()
 	}
-	arch.StoreRelease32(&w.busy, busyNot)
+	arch.StoreRelease32(&w.inside.by, busyNot)
 	if w.beside != nil {
 		w.beside.left()
 	}
@@ -455,7 +438,8 @@ const (
 
 // close gives everything back in the reverse order of join.
 func (w *World) close() error {
-	w.closeRecord()
+	closeRecord(w.recorder, w.device)
+	w.recorder = nil
 	errs := []error{w.endBeside()}
 	for _, c := range slices.Backward(w.comms) {
 		errs = append(errs, c.team.Close())
@@ -464,7 +448,7 @@ func (w *World) close() error {
 	if w.peers != nil {
 		errs = append(errs, w.peers.CloseMail())
 	}
-	errs = append(errs, peers.Close(w.collective), peers.Close(w.mesh), peers.Close(w.messages), w.closeWindows())
+	errs = append(errs, peers.Close(w.collective), peers.Close(w.mesh), peers.Close(w.messages), w.windows.close())
 	for _, r := range w.regions.list {
 		errs = append(errs, r.mr.Close())
 	}
