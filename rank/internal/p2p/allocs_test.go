@@ -41,7 +41,7 @@ func TestNoAllocations(t *testing.T) {
 // late receive is posted when its message has been seen.
 func (p *member) allocations(ctx context.Context, out, in []byte, outMR, inMR rdma.MR, mode Mode, late bool) (float64, error) {
 	const runs, burst = 50, 6
-	other := 1 - p.rank
+	other := 1 - p.self.rank
 	var sends, recvs [burst]*Op
 	send := func() (err error) {
 		for i := range sends {
@@ -89,7 +89,7 @@ func (p *member) allocations(ctx context.Context, out, in []byte, outMR, inMR rd
 	p.meet()
 	var failed error
 	got := 0.0
-	if p.rank == 0 {
+	if p.self.rank == 0 {
 		got = testing.AllocsPerRun(runs, func() {
 			if failed == nil {
 				failed = round()

@@ -22,7 +22,9 @@ type arrival struct {
 
 // inbound is messages that come: they meet their receives, or are kept.
 type inbound struct {
-	chores
+	self     *ops
+	lines    *failures
+	wire     *chores
 	rest     remnant  // of the message that is being taken out of a ring
 	leaving  bool     // nobody receives here any more
 	freed    contexts // those whose messages nobody receives
@@ -35,16 +37,16 @@ type inbound struct {
 }
 
 func (in *inbound) take(m *Message) *Message {
-	in.ops.matches.Drop(m)
+	in.self.matches.Drop(m)
 	in.taken = append(in.taken, m)
 	return m
 }
 
 // peek is the message that a receive would take now.
 func (in *inbound) peek(want match.Envelope) *Message {
-	m := in.ops.matches.Peek(want)
-	for ; m != nil && in.stale(m); m = in.ops.matches.Peek(want) {
-		in.ops.matches.Drop(m)
+	m := in.self.matches.Peek(want)
+	for ; m != nil && in.stale(m); m = in.self.matches.Peek(want) {
+		in.self.matches.Drop(m)
 		in.refuse(m)
 	}
 	return m
@@ -53,27 +55,27 @@ func (in *inbound) peek(want match.Envelope) *Message {
 // Imrecv starts to receive a message that Mprobe or Improbe has given, into buf,
 // which is the operation's until that is done. The message must not be used
 // afterwards. typ is as in match.Envelope.
-func (in *inbound) Imrecv(m *Message, buf []byte, mr rdma.MR, typ uint8) (*Op, error) {
-	if in.failures.err != nil {
-		return nil, in.failures.err
+func (e *Engine) Imrecv(m *Message, buf []byte, mr rdma.MR, typ uint8) (*Op, error) {
+	if e.lines.err != nil {
+		return nil, e.lines.err
 	}
-	for i, t := range in.taken {
+	for i, t := range e.traffic.taken {
 		if t == m {
-			last := len(in.taken) - 1
-			in.taken[i], in.taken[last] = in.taken[last], nil
-			in.taken = in.taken[:last]
+			last := len(e.traffic.taken) - 1
+			e.traffic.taken[i], e.traffic.taken[last] = e.traffic.taken[last], nil
+			e.traffic.taken = e.traffic.taken[:last]
 			break
 		}
 	}
-	o := in.ops.newOp()
+	o := e.self.newOp()
 	o.Envelope, o.buf, o.mr = m.Envelope, buf, mr
 	o.Type = typ
-	if in.claimKept(m) {
-		in.consume(o, m)
+	if e.traffic.claimKept(m) {
+		e.traffic.consume(o, m)
 		return o, nil
 	}
-	in.refuse(m)
-	in.ops.complete(o, about(int(o.Source), ErrWithdrawn))
+	e.traffic.refuse(m)
+	e.self.complete(o, about(int(o.Source), ErrWithdrawn))
 	return o, nil
 }
 
@@ -81,19 +83,19 @@ func (in *inbound) Imrecv(m *Message, buf []byte, mr rdma.MR, typ uint8) (*Op, e
 // whether the credit is the peer's again already.
 func (in *inbound) accept(p *peer, h *header, payload []byte) (credit bool) {
 	env := match.Envelope{Context: h.context, Source: p.rank, Tag: h.tag, Type: h.typ}
-	if r := in.ops.matches.First(env); r != nil {
-		if h.kind == announce && !in.rings.claimTicket(p, h) {
-			in.chores.answer(p, refused, h.id)
+	if r := in.self.matches.First(env); r != nil {
+		if h.kind == announce && !in.lines.claimTicket(p, h) {
+			in.wire.answer(p, refused, h.id)
 			return true
 		}
-		in.ops.matches.Cancel(r)
+		in.self.matches.Cancel(r)
 		if h.kind == announce {
 			in.begin(r.Value, env, p, h)
 			return true
 		}
 		in.deliver(r.Value, env, payload)
 		if h.kind == eagerSync {
-			in.chores.answer(p, finished, h.id)
+			in.wire.answer(p, finished, h.id)
 		}
 		return true
 	}
@@ -107,7 +109,7 @@ func (in *inbound) accept(p *peer, h *header, payload []byte) (credit bool) {
 	}
 	if in.leaving || in.freed.has(h.context) {
 		if h.kind != eager {
-			in.chores.answer(p, refused, h.id)
+			in.wire.answer(p, refused, h.id)
 		}
 		return true
 	}
@@ -130,7 +132,7 @@ func (in *inbound) accept(p *peer, h *header, payload []byte) (credit bool) {
 	a.size += slotHeader
 	p.held += a.size
 	a.withheld = p.held > unexpectedMax
-	in.ops.matches.Keep(m)
+	in.self.matches.Keep(m)
 	return !a.withheld
 }
 
@@ -149,18 +151,18 @@ func (in *inbound) newArrival(env match.Envelope) *Message {
 
 // release recycles a message that was received, and gives back its credit.
 func (in *inbound) release(m *Message) {
-	if m.Source != int32(in.rank) {
-		p := &in.peers[m.Source]
+	if m.Source != int32(in.self.rank) {
+		p := &in.self.peers[m.Source]
 		p.held -= m.Value.size
 		if m.Value.withheld && p.Err() == nil {
-			in.chores.giveBack(p, 1)
+			in.wire.giveBack(p, 1)
 		}
 	}
 	if m.Value.long != nil {
 		in.long.put(m.Value.long)
 		m.Value.long = nil
 	}
-	if cap(m.Value.data) > max(in.slotSize(), mappedEager) {
+	if cap(m.Value.data) > max(in.self.slotSize(), mappedEager) {
 		m.Value.data = nil // a long message to the rank itself
 	}
 	m.Value.next = in.arrivals
@@ -172,32 +174,32 @@ const Control = ^uint32(0)
 
 // Purge forgets the messages of a communicator that nobody will receive any
 // more, also those that still come, and releases those that wait for them.
-func (in *inbound) Purge(context uint32) {
-	in.freed.add(context)
-	in.ops.matches.Purge(context, in.refuse)
+func (e *Engine) Purge(context uint32) {
+	e.traffic.freed.add(context)
+	e.self.matches.Purge(context, e.traffic.refuse)
 }
 
 // Purged tells whether Purge was called for a context.
-func (in *inbound) Purged(context uint32) bool { return in.freed.has(context) }
+func (e *Engine) Purged(context uint32) bool { return e.traffic.freed.has(context) }
 
 // Leave forgets the messages of all communicators, and those that still come.
-func (in *inbound) Leave() {
-	in.leaving = true
-	in.ops.matches.PurgeAll(in.refuse)
-	for _, m := range in.taken {
-		in.refuse(m)
+func (e *Engine) Leave() {
+	e.traffic.leaving = true
+	e.self.matches.PurgeAll(e.traffic.refuse)
+	for _, m := range e.traffic.taken {
+		e.traffic.refuse(m)
 	}
-	in.taken = nil
+	e.traffic.taken = nil
 }
 
 // refuse forgets a message, and tells its sender when that waits.
 func (in *inbound) refuse(m *Message) {
 	switch a := &m.Value; {
 	case a.op != nil:
-		in.ops.complete(a.op, ErrRefused)
+		in.self.complete(a.op, ErrRefused)
 		a.op = nil
 	case a.header.kind == announce || a.header.kind == eagerSync:
-		in.chores.answer(&in.peers[m.Source], refused, a.header.id)
+		in.wire.answer(&in.self.peers[m.Source], refused, a.header.id)
 	}
 	in.release(m)
 }
@@ -206,40 +208,40 @@ func (in *inbound) refuse(m *Message) {
 // operation's until that is done. group, which is the operation's too, has the ranks that may
 // send it when want leaves the source open, nil for all: when one of them dies
 // the operation fails.
-func (in *inbound) Irecv(buf []byte, mr rdma.MR, want match.Envelope, group []int32) (*Op, error) {
-	if in.failures.err != nil {
-		return nil, in.failures.err
+func (e *Engine) Irecv(buf []byte, mr rdma.MR, want match.Envelope, group []int32) (*Op, error) {
+	if e.lines.err != nil {
+		return nil, e.lines.err
 	}
-	o := in.ops.newOp()
+	o := e.self.newOp()
 	o.Envelope, o.buf, o.mr, o.group = want, buf, mr, group
-	for m := in.ops.matches.Peek(want); m != nil; m = in.ops.matches.Peek(want) {
-		in.ops.matches.Drop(m)
-		if in.claimKept(m) {
-			in.consume(o, m)
+	for m := e.self.matches.Peek(want); m != nil; m = e.self.matches.Peek(want) {
+		e.self.matches.Drop(m)
+		if e.traffic.claimKept(m) {
+			e.traffic.consume(o, m)
 			return o, nil
 		}
-		in.refuse(m) // its sender has taken it back
+		e.traffic.refuse(m) // its sender has taken it back
 	}
-	if in.failures.failed > 0 {
-		if err := in.failures.hopeless(want, group); err != nil {
-			in.ops.complete(o, err)
+	if e.lines.failed > 0 {
+		if err := e.lines.hopeless(want, group); err != nil {
+			e.self.complete(o, err)
 			return o, nil
 		}
 	}
 	o.state = posted
-	in.ops.matches.Stand(&o.Receive)
+	e.self.matches.Stand(&o.Receive)
 	return o, nil
 }
 
 // lost is why no message that fits want can come, nil when one can.
 func (in *inbound) lost(want match.Envelope, group []int32) error {
 	switch {
-	case in.failures.err != nil:
-		return in.failures.err
+	case in.lines.err != nil:
+		return in.lines.err
 	case len(in.revoked) > 0 && in.revoked.has(want.Context):
 		return ErrRevoked
-	case in.failures.failed > 0:
-		return in.failures.hopeless(want, group)
+	case in.lines.failed > 0:
+		return in.lines.hopeless(want, group)
 	}
 	return nil
 }
@@ -250,10 +252,10 @@ func (in *inbound) consume(o *Op, m *match.Message[arrival]) {
 	switch {
 	case a.op != nil:
 		in.deliver(o, m.Envelope, a.op.buf)
-		in.ops.complete(a.op, nil)
+		in.self.complete(a.op, nil)
 		a.op = nil
 	case a.header.kind == announce:
-		in.begin(o, m.Envelope, &in.peers[m.Source], &a.header)
+		in.begin(o, m.Envelope, &in.self.peers[m.Source], &a.header)
 	default:
 		if a.long != nil {
 			in.deliver(o, m.Envelope, a.long)
@@ -261,7 +263,7 @@ func (in *inbound) consume(o *Op, m *match.Message[arrival]) {
 			in.deliver(o, m.Envelope, a.data)
 		}
 		if a.header.kind == eagerSync {
-			in.chores.answer(&in.peers[m.Source], finished, a.header.id)
+			in.wire.answer(&in.self.peers[m.Source], finished, a.header.id)
 		}
 	}
 	in.release(m)
@@ -293,7 +295,7 @@ func (in *inbound) claimKept(m *Message) bool {
 	if a.op != nil || a.header.kind != announce {
 		return true
 	}
-	return in.rings.claimTicket(&in.peers[m.Source], &a.header)
+	return in.lines.claimTicket(&in.self.peers[m.Source], &a.header)
 }
 
 // stale tells whether the sender of a kept message has taken it back.
@@ -302,6 +304,6 @@ func (in *inbound) stale(m *Message) bool {
 	if a.op != nil || a.header.kind != announce {
 		return false
 	}
-	p := &in.peers[m.Source]
+	p := &in.self.peers[m.Source]
 	return p.far != nil && p.Err() == nil && atomic.LoadUint64(&p.far.tickets[a.header.word].state) != ticketWord(a.header.generation, ticketOpen)
 }

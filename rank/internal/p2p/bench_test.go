@@ -13,7 +13,7 @@ func BenchmarkEager(b *testing.B) {
 		b.Run(tr.name, func(b *testing.B) {
 			others, done := make(chan *member, 1), make(chan struct{})
 			runEngines(b, 2, tr, func(ctx context.Context, p *member) error {
-				if p.rank == 1 {
+				if p.self.rank == 1 {
 					others <- p
 					<-done
 					return nil
@@ -21,11 +21,11 @@ func BenchmarkEager(b *testing.B) {
 				defer close(done)
 				q, data, buf := <-others, make([]byte, 8), make([]byte, 8)
 				pass := func(from, to *member) error {
-					o, err := to.Irecv(buf, nil, want(from.rank, 1), nil)
+					o, err := to.Irecv(buf, nil, want(from.self.rank, 1), nil)
 					if err != nil {
 						return err
 					}
-					if !from.TrySend(data, from.env(1), to.rank, Standard) {
+					if !from.TrySend(data, from.env(1), to.self.rank, Standard) {
 						return errors.New("there is no room")
 					}
 					for !o.Done() {

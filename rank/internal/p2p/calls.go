@@ -55,7 +55,7 @@ func (e *Engine) Swap(ctx context.Context, send *Sending, recv *Receiving) (sent
 		return false, Status{}, err
 	}
 	if err := e.Send(ctx, send.Buf, send.MR, send.Envelope, send.Peer); err != nil {
-		_, _ = e.giveUp(o, errGivenUp)
+		_, _ = e.waits.giveUp(o, errGivenUp)
 		return false, Status{}, about(send.Peer, err)
 	}
 	st, err = e.end(ctx, o)
@@ -66,7 +66,7 @@ func (e *Engine) Swap(ctx context.Context, send *Sending, recv *Receiving) (sent
 func (e *Engine) end(ctx context.Context, o *Op) (Status, error) {
 	if o.state != done {
 		if err := e.Wait(ctx, o); err != nil {
-			return e.giveUp(o, err)
+			return e.waits.giveUp(o, err)
 		}
 	}
 	return e.Finish(o)
@@ -93,17 +93,17 @@ func (e *Engine) Send(ctx context.Context, buf []byte, mr rdma.MR, env match.Env
 // SendMode is Send in a mode. When ctx ends the message is taken back; where the
 // peer may hold the announcement of a long one, its connection fails (ErrCut).
 func (e *Engine) SendMode(ctx context.Context, buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) error {
-	if e.err != nil {
-		return e.err
+	if e.lines.err != nil {
+		return e.lines.err
 	}
-	if peer == e.rank && (mode != Synchronous || !e.waiter.InTurns()) { // else another call may receive it
-		return e.sendSelf(buf, env, mode)
+	if peer == e.self.rank && (mode != Synchronous || !e.waits.waiter.InTurns()) { // else another call may receive it
+		return e.traffic.sendSelf(buf, env, mode)
 	}
-	p := &e.peers[peer]
+	p := &e.self.peers[peer]
 	if p.Err() != nil {
 		return p.Err()
 	}
-	if peer != e.rank && len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.sendShort(p, eager, buf, env, 0) {
+	if peer != e.self.rank && len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.traffic.sendShort(p, eager, buf, env, 0) {
 		return p.Err()
 	}
 	o, err := e.Isend(buf, mr, env, peer, mode)
@@ -118,19 +118,19 @@ func (e *Engine) SendMode(ctx context.Context, buf []byte, mr rdma.MR, env match
 // would take. The message stays. group is as in Recv.
 func (e *Engine) Iprobe(want match.Envelope, group []int32) (Status, bool, error) {
 	e.Progress()
-	if m := e.peek(want); m != nil {
+	if m := e.traffic.peek(want); m != nil {
 		return found(m), true, nil
 	}
-	return Status{}, false, e.lost(want, group)
+	return Status{}, false, e.traffic.lost(want, group)
 }
 
 // Improbe is Iprobe, and takes the message out of matching.
 func (e *Engine) Improbe(want match.Envelope, group []int32) (*Message, Status, bool, error) {
 	e.Progress()
-	if m := e.peek(want); m != nil {
-		return e.take(m), found(m), true, nil
+	if m := e.traffic.peek(want); m != nil {
+		return e.traffic.take(m), found(m), true, nil
 	}
-	return nil, Status{}, false, e.lost(want, group)
+	return nil, Status{}, false, e.traffic.lost(want, group)
 }
 
 // Probe waits until a message that fits want has come. group is as in Recv.
@@ -148,20 +148,55 @@ func (e *Engine) Mprobe(ctx context.Context, want match.Envelope, group []int32)
 	if err != nil {
 		return nil, Status{}, err
 	}
-	return e.take(m), found(m), nil
+	return e.traffic.take(m), found(m), nil
 }
 
 func (e *Engine) probe(ctx context.Context, want match.Envelope, group []int32) (*Message, error) {
-	if m := e.peek(want); m != nil {
+	if m := e.traffic.peek(want); m != nil {
 		return m, nil
 	}
-	if err := e.wait(ctx, condition{what: untilMessage, want: want, group: group}); err != nil {
+	if err := e.waits.wait(ctx, condition{what: untilMessage, want: want, group: group}); err != nil {
 		return nil, err
 	}
-	return e.matches.Peek(want), nil
+	return e.self.matches.Peek(want), nil
 }
 
 // found is the status of a message that is kept.
 func found(m *Message) Status {
 	return Status{Source: int(m.Source), Tag: int(m.Tag), Bytes: m.Value.length}
 }
+
+// Attach gets ready for a peer, whose card is known: it maps the peer's region, or its
+// messages go over a queue pair, as the peer's do then.
+func (e *Engine) Attach(peer int) error { return e.wire.attach(peer) }
+
+// Finish gives the outcome of an operation that is done, which must not be used
+// afterwards.
+func (e *Engine) Finish(o *Op) (Status, error) { return e.self.finish(o) }
+
+// Progress moves messages on without waiting and tells whether anything came.
+// When there is nothing to do it costs a look at the completion queue and, between
+// mapped ranks, a load for the inbox and one for each ring that is in use.
+func (e *Engine) Progress() bool { return e.waits.move() }
+
+// Isend starts to send buf, which is the operation's until that is done. It does
+// not block: what cannot leave waits in line, in order.
+func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
+	return e.traffic.isend(buf, mr, env, peer, mode)
+}
+
+// Wait waits until o is done, which a failure of its peer brings about too; o
+// holds its own error. When ctx ends before, or the engine fails, the error says
+// so, and the operation goes on.
+func (e *Engine) Wait(ctx context.Context, o *Op) error { return e.waits.waitOp(ctx, o) }
+
+// Check makes sure of a peer: it is Known, and asks one on another host for an
+// answer. It is meant for a rank that has waited for a while.
+func (e *Engine) Check(peer int) error { return e.waits.check(peer) }
+
+// Known is the error of a peer that is known to have died, or not to be reached. That it was
+// cut because a long send was given up says nothing about it.
+func (e *Engine) Known(peer int) error { return e.waits.known(peer) }
+
+// AppendOp says what an operation waits for.
+func (e *Engine) AppendOp(b []byte, o *Op) []byte { return e.waits.appendOp(b, o) }

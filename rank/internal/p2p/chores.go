@@ -16,13 +16,13 @@ type chores struct {
 
 // Offer puts an offer into a mapped peer's inbox, at once or ahead of what may be waiting
 // for this very connection.
-func (cs *chores) Offer(peer int, use peers.Use, id uint64) {
-	p := &cs.peers[peer]
-	if !cs.rings.put(p, offer, uint64(use), id, nil) {
+func (e *Engine) Offer(peer int, use peers.Use, id uint64) {
+	p := &e.self.peers[peer]
+	if !e.lines.put(p, offer, uint64(use), id, nil) {
 		p.todo = append(p.todo, chore{})
 		copy(p.todo[1:], p.todo)
 		p.todo[0] = chore{answer: offer, use: use, offer: id}
-		cs.later(p)
+		e.wire.later(p)
 	}
 }
 
@@ -84,9 +84,9 @@ func (cs *chores) later(p *peer) {
 func (cs *chores) do(p *peer, c chore) (over, blocked bool) {
 	switch {
 	case c.answer == offer:
-		return true, !cs.rings.put(p, offer, uint64(c.use), c.offer, nil)
+		return true, !cs.lines.put(p, offer, uint64(c.use), c.offer, nil)
 	case p.far != nil && c.read == nil && !c.help:
-		return true, !cs.rings.put(p, c.answer, 0, uint64(c.id), nil)
+		return true, !cs.lines.put(p, c.answer, 0, uint64(c.id), nil)
 	case !cs.links.connected(p) || p.Room() <= 0:
 		return false, true
 	}
@@ -96,7 +96,7 @@ func (cs *chores) do(p *peer, c chore) (over, blocked bool) {
 	if c.help {
 		return cs.writePiece(p, c.id), false
 	}
-	h := header{kind: c.answer, source: uint32(cs.rank), id: c.id}
+	h := header{kind: c.answer, source: uint32(cs.self.rank), id: c.id}
 	if c.answer == finished && p.loan != nil && !p.loan.told {
 		p.loan.grant(&h)
 	}
@@ -124,7 +124,7 @@ func (cs *chores) told(p *peer) {
 		p.loan.bytes = 0
 	}
 	if p.pooled {
-		cs.failures.broken(cs.pool.refill())
+		cs.lines.broken(cs.pool.refill())
 	}
 }
 
@@ -132,7 +132,7 @@ func (cs *chores) told(p *peer) {
 // stays when there are too many operations with a number.
 func (cs *chores) read(p *peer, o *Op) (over, blocked bool) {
 	if o.number == noNumber {
-		number, ok := cs.ops.add(o)
+		number, ok := cs.self.add(o)
 		if !ok {
 			return false, true
 		}
@@ -171,7 +171,7 @@ func (cs *chores) readPart(p *peer, o *Op, at, n int) {
 // writePiece writes the next piece of a send and tells whether there is none. The send
 // queue has room.
 func (cs *chores) writePiece(p *peer, id uint32) (over bool) {
-	o := cs.ops.get(id)
+	o := cs.self.get(id)
 	if o == nil || o.peer != p || o.state != sent || o.split.of == nil {
 		return true
 	}
@@ -187,7 +187,7 @@ func (cs *chores) writePiece(p *peer, id uint32) (over bool) {
 
 // pieceWritten counts a piece that is where it belongs.
 func (cs *chores) pieceWritten(id uint32) {
-	if o := cs.ops.get(id); o != nil && o.state == sent && o.split.of != nil {
+	if o := cs.self.get(id); o != nil && o.state == sent && o.split.of != nil {
 		o.split.taken++
 		arch.StoreRelease64(&o.split.of.moved, uint64(o.split.taken))
 	}

@@ -38,7 +38,7 @@ func liveClaim(t *testing.T, dies bool) {
 	}
 	over(t, mappedOnly, []int{3, 12}, func(ctx context.Context, p *member) error {
 		b := make([]byte, 8)
-		switch p.rank {
+		switch p.self.rank {
 		case 0: // receives
 			p.meet() // the line is claimed
 			p.meet() // rank 1 has sent what it can
@@ -102,8 +102,8 @@ func liveClaim(t *testing.T, dies bool) {
 			binary.LittleEndian.PutUint64(b, uint64(n))
 			return p.Send(ctx, b, nil, p.env(2), 0)
 		case 2: // claims
-			to := &p.peers[0]
-			at, ok := p.claim(to.far)
+			to := &p.self.peers[0]
+			at, ok := p.lines.claim(to.far)
 			if !ok {
 				return errors.New("no line to claim")
 			}
@@ -118,7 +118,7 @@ func liveClaim(t *testing.T, dies bool) {
 			env := p.env(1)
 			ln.route, ln.id = uint64(env.Tag)<<32|uint64(env.Context), 0
 			letter(ln.data[:8], 2, 1, 0)
-			arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), eager, 8, p.rank))
+			arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), eager, 8, p.self.rank))
 			to.far.memory.Notify()
 			to.sent++
 		default:

@@ -34,22 +34,22 @@ type links struct {
 
 // meet is Meet; false: the peer has failed.
 func (l *links) meet(p *peer) bool {
-	if p.met || p.far != nil || !l.set.OnDemand() || p.Err() != nil {
+	if p.met || p.far != nil || !l.self.set.OnDemand() || p.Err() != nil {
 		return p.Err() == nil
 	}
 	p.met = true
 	var err error
-	if l.failures.dead != nil {
-		err = l.failures.dead(int(p.rank))
+	if l.lines.dead != nil {
+		err = l.lines.dead(int(p.rank))
 	}
 	if err == nil {
-		err = l.Attach(int(p.rank))
+		err = l.attach(int(p.rank))
 	}
 	if err == nil && p.far == nil && p.mapped {
 		err = errors.New("its memory cannot be mapped")
 	}
 	if err != nil {
-		l.failures.fail(p, err)
+		l.lines.fail(p, err)
 	}
 	return err == nil
 }
@@ -61,14 +61,14 @@ func (l *links) connected(p *peer) bool { return p.QP != nil || l.connect(p) }
 //
 //go:noinline
 func (l *links) connect(p *peer) bool {
-	_, _ = l.set.Queue(int(p.rank), peers.Messages) // a failure fails the peer
+	_, _ = l.self.set.Queue(int(p.rank), peers.Messages) // a failure fails the peer
 	return p.QP != nil
 }
 
 // half makes the own half of a connection for messages. It has receives where the peer is
 // not mapped.
 func (l *links) half(peer int) (rdma.QP, error) {
-	switch p := &l.peers[peer]; {
+	switch p := &l.self.peers[peer]; {
 	case l.isPath(p):
 		return l.path(p)
 	case p.mapped:
@@ -79,27 +79,27 @@ func (l *links) half(peer int) (rdma.QP, error) {
 }
 
 // Survey takes in which peers will be mapped, when all cards are known.
-func (l *links) Survey() {
-	for peer := range l.peers {
-		p := &l.peers[peer]
+func (e *Engine) Survey() {
+	for peer := range e.self.peers {
+		p := &e.self.peers[peer]
 		switch {
-		case peer == l.rank:
-		case l.set.Maps(peer):
+		case peer == e.self.rank:
+		case e.self.set.Maps(peer):
 			p.mapped = true
-			p.expect(&l.rings.geometry)
+			p.expect(&e.lines.geometry)
 		default:
-			l.distant++
+			e.wire.distant++
 		}
 	}
 }
 
 // Queues are the queue pairs and paths of the engine's own making.
-func (l *links) Queues() (qps []rdma.QP) {
-	if l.target != nil {
-		qps = append(qps, l.target)
+func (e *Engine) Queues() (qps []rdma.QP) {
+	if e.wire.target != nil {
+		qps = append(qps, e.wire.target)
 	}
-	for i := range l.peers {
-		if qp := l.failures.queueOf(&l.peers[i]); qp != nil {
+	for i := range e.self.peers {
+		if qp := e.lines.queueOf(&e.self.peers[i]); qp != nil {
 			qps = append(qps, qp)
 		}
 	}
@@ -112,7 +112,7 @@ func (l *links) receiving(p *peer) (rdma.QP, error) {
 	if p.pooled, err = l.pool.pooled(); err != nil {
 		return nil, err
 	}
-	qp, err := l.createQP(l.receives(), p.pooled)
+	qp, err := l.createQP(l.self.receives(), p.pooled)
 	if err != nil {
 		return nil, err
 	}
@@ -126,27 +126,26 @@ func (l *links) receiving(p *peer) (rdma.QP, error) {
 // createQP makes a queue pair in INIT, with room for so many receives, or with the shared
 // queue's.
 func (l *links) createQP(receives int, pooled bool) (rdma.QP, error) {
-	init := QueueAttr(l.memory.pd.Context().QueryDevice(), l.size)
+	init := QueueAttr(l.self.pd.Context().QueryDevice(), l.self.size)
 	init.SendCQ, init.RecvCQ = l.cq, l.cq
 	if init.Cap.MaxRecvWR = receives; pooled {
 		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = l.pool.srq, 0, 0
 	}
-	return l.set.Create(init, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
+	return l.self.set.Create(init, rdma.AccessRemoteRead|rdma.AccessRemoteWrite)
 }
 
 // QP is the queue pair for a peer, nil for the rank itself, and while there is none.
-func (l *links) QP(peer int) rdma.QP { return l.peers[peer].QP }
+func (e *Engine) QP(peer int) rdma.QP { return e.self.peers[peer].QP }
 
-// Attach gets ready for a peer, whose card is known: it maps the peer's region, or its
-// messages go over a queue pair, as the peer's do then.
-func (l *links) Attach(peer int) error {
-	p, card := &l.peers[peer], l.set.Card(peer)
-	p.control, p.controlKey = card.Control+8*uint64(l.rank), card.ControlKey
-	memory, err := l.set.Memory(peer)
+// attach is Engine.Attach.
+func (l *links) attach(peer int) error {
+	p, card := &l.self.peers[peer], l.self.set.Card(peer)
+	p.control, p.controlKey = card.Control+8*uint64(l.self.rank), card.ControlKey
+	memory, err := l.self.set.Memory(peer)
 	if err != nil || memory == nil {
 		return err
 	}
-	if err = l.rings.attach(p, memory, card.Control, card.ControlKey); err == nil && !l.set.OnDemand() {
+	if err = l.lines.attach(p, memory, card.Control, card.ControlKey); err == nil && !l.self.set.OnDemand() {
 		l.distant--
 	}
 	return err
@@ -157,7 +156,7 @@ func (l *links) Attach(peer int) error {
 // the peer, with all operations that concern it.
 func (l *links) post(p *peer, what uint64, index uint32) {
 	if err := p.Post(l.wr[:], idOf(what, p.rank, index), what != whatMark); err != nil {
-		l.failures.fail(p, err)
+		l.lines.fail(p, err)
 		return
 	}
 	l.flying++
@@ -168,7 +167,7 @@ func (l *links) postInline(p *peer, n int) {
 	wr := &l.short[0]
 	wr.Opcode, wr.Flags, wr.Inline = rdma.WRSend, rdma.SendInline, l.small[:n]
 	if err := p.Post(l.short[:], idOf(whatMark, p.rank, 0), false); err != nil {
-		l.failures.fail(p, err)
+		l.lines.fail(p, err)
 		return
 	}
 	l.flying++
@@ -176,7 +175,7 @@ func (l *links) postInline(p *peer, n int) {
 
 // postSlot posts a send of n bytes of a send slot.
 func (l *links) postSlot(p *peer, slot int32, n int) {
-	l.sge[0] = rdma.SGE{Addr: l.memory.mr.Addr() + uint64(l.memory.slotAt(slot)), Length: uint32(n), LKey: l.memory.mr.LKey()}
+	l.sge[0] = rdma.SGE{Addr: l.self.mr.Addr() + uint64(l.self.slotAt(slot)), Length: uint32(n), LKey: l.self.mr.LKey()}
 	l.wr[0] = rdma.SendWR{Opcode: rdma.WRSend, SGL: l.sge[:]}
 	l.post(p, whatSlot, uint32(slot))
 }
@@ -192,8 +191,8 @@ func (l *links) probePeer(p *peer) {
 
 // sender is the peer whose queue pair took a shared receive, nil if that is gone.
 func (l *links) sender(number uint32) *peer {
-	for i := range l.peers {
-		if p := &l.peers[i]; p.pooled && p.number == number {
+	for i := range l.self.peers {
+		if p := &l.self.peers[i]; p.pooled && p.number == number {
 			return p
 		}
 	}
@@ -205,5 +204,5 @@ func (l *links) comesFrom(p *peer, number uint32) bool {
 	if p.number == number {
 		return true
 	}
-	return l.target != nil && number == l.target.Num() && int(p.rank) != l.rank && !p.mapped && l.isPath(p)
+	return l.target != nil && number == l.target.Num() && int(p.rank) != l.self.rank && !p.mapped && l.isPath(p)
 }

@@ -33,11 +33,11 @@ func TestConnectsOnDemand(t *testing.T) {
 				if p.contacts() != 0 || len(p.Queues()) != 0 {
 					return fmt.Errorf("before the first message: %d peers reached for, %d queue pairs", p.contacts(), len(p.Queues()))
 				}
-				next, before := (p.rank+1)%p.size, (p.rank+p.size-1)%p.size
+				next, before := (p.self.rank+1)%p.self.size, (p.self.rank+p.self.size-1)%p.self.size
 				out, mr := p.memory(tt.bytes, tt.registered)
 				in := make([]byte, tt.bytes)
 				for round := range 3 {
-					if _, err := p.Exchange(ctx, &Sending{Buf: letter(out, p.rank, 1, round), MR: mr, Envelope: p.env(1), Peer: next}, &Receiving{Buf: in, Want: want(before, 1)}); err != nil {
+					if _, err := p.Exchange(ctx, &Sending{Buf: letter(out, p.self.rank, 1, round), MR: mr, Envelope: p.env(1), Peer: next}, &Receiving{Buf: in, Want: want(before, 1)}); err != nil {
 						return err
 					}
 					if err := checkLetter(in, before, 1, round); err != nil {
@@ -60,13 +60,13 @@ func TestConnectsOnDemand(t *testing.T) {
 func TestFirstContactAtOnce(t *testing.T) {
 	over(t, onDemand, []int{2, 9, 16}, func(ctx context.Context, p *member) error {
 		var ops []*Op
-		in, out := make([][]byte, p.size), make([][]byte, p.size)
+		in, out := make([][]byte, p.self.size), make([][]byte, p.self.size)
 		p.meet()
-		for peer := range p.size {
-			if peer == p.rank || p.rank != 0 && peer != 0 {
+		for peer := range p.self.size {
+			if peer == p.self.rank || p.self.rank != 0 && peer != 0 {
 				continue
 			}
-			in[peer], out[peer] = make([]byte, long), letter(make([]byte, long), p.rank, 1, peer)
+			in[peer], out[peer] = make([]byte, long), letter(make([]byte, long), p.self.rank, 1, peer)
 			r, err := p.Irecv(in[peer], nil, want(peer, 1), nil)
 			if err != nil {
 				return err
@@ -89,7 +89,7 @@ func TestFirstContactAtOnce(t *testing.T) {
 			if b == nil {
 				continue
 			}
-			if err := checkLetter(b, peer, 1, p.rank); err != nil {
+			if err := checkLetter(b, peer, 1, p.self.rank); err != nil {
 				return err
 			}
 		}
@@ -102,7 +102,7 @@ func TestFirstContactAtOnce(t *testing.T) {
 func TestReceiveGivenUpBeforeConnected(t *testing.T) {
 	over(t, onDemand, []int{2}, func(ctx context.Context, p *member) error {
 		in, out := make([]byte, long), make([]byte, long)
-		if p.rank == 1 {
+		if p.self.rank == 1 {
 			o, err := p.Isend(letter(out, 1, 1, 0), nil, p.env(1), 0, Standard)
 			if err != nil {
 				return err
@@ -145,7 +145,7 @@ func TestDeathBeforeConnected(t *testing.T) {
 				return nil
 			}
 		}
-		switch p.rank {
+		switch p.self.rank {
 		case 0:
 			p.meet() // rank 1 has announced, and does nothing more
 			short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
@@ -202,15 +202,15 @@ func TestStrangeOffers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			over(t, onDemand, []int{2}, func(ctx context.Context, p *member) error {
-				if p.rank == 1 {
-					if to := &p.peers[0]; !p.Engine.meet(to) || !p.put(to, offer, tt.use, tt.id, nil) || !p.put(to, offer, tt.use, tt.id, nil) {
+				if p.self.rank == 1 {
+					if to := &p.self.peers[0]; !p.Engine.wire.meet(to) || !p.lines.put(to, offer, tt.use, tt.id, nil) || !p.lines.put(to, offer, tt.use, tt.id, nil) {
 						return errors.New("the offer does not leave")
 					}
 				}
 				p.meet()
-				if p.rank == 0 {
+				if p.self.rank == 0 {
 					p.Progress()
-					if err := p.peers[1].Err(); (err != nil) != tt.fails {
+					if err := p.self.peers[1].Err(); (err != nil) != tt.fails {
 						return fmt.Errorf("the peer's error is %v, want one: %v", err, tt.fails)
 					}
 				}

@@ -4,22 +4,22 @@
 //
 // # Parts
 //
-// An [Engine] is one rank's end of all its connections: engine.go. It has these parts, each within the
-// next, so that a part reaches those before it and no other. The calls that wait (calls.go) stand above all.
+// An [Engine] is one rank's end of all its connections: engine.go. It has five parts, each of types of which one is
+// within the next. A part reaches those before it and no other. The calls (calls.go) stand above all.
 //
-//	ranks     peer.go      this rank and its peers; a peer's credit, and what is due to it
-//	memory    memory.go    the region that peers write, send slots, keys of user memory
-//	ops       op.go        operations under way, and package match's queue of them
-//	rings     mapped.go    lines, slots and tickets in mapped memory; inbox.go
-//	failures  fail.go      failed peers, and the end of what waits for them
-//	pool      pool.go      what queue pairs receive into
-//	zones     zone.go      what peers on other hosts write longer messages into
-//	links     connect.go   queue pairs and paths, and posting to them; paths.go
-//	chores    chores.go    answers, credit and reads that are due, as far as there is room
-//	inbound   arrivals.go  matching, messages that are kept, long receives; split.go
-//	outbound  send.go      messages that leave or wait in line; rendezvous.go, as inbound
-//	progress  progress.go  completions and lines are handed to their part
-//	waits     wait.go      the call that waits, and how an operation is given up
+//	self     ranks     peer.go      this rank and its peers; a peer's credit, and what is due to it
+//	         memory    memory.go    the region that peers write, send slots, keys of user memory
+//	         ops       op.go        operations under way, and package match's queue of them
+//	lines    rings     mapped.go    lines, slots and tickets in mapped memory; inbox.go
+//	         failures  fail.go      failed peers, and the end of what waits for them
+//	wire     pool      pool.go      what queue pairs receive into
+//	         zones     zone.go      what peers on other hosts write longer messages into
+//	         links     connect.go   queue pairs and paths, and posting to them; paths.go
+//	         chores    chores.go    answers, credit and reads that are due, as far as there is room
+//	traffic  inbound   arrivals.go  matching, messages that are kept, long receives; split.go
+//	         outbound  send.go      messages that leave or wait in line; rendezvous.go, as inbound
+//	waits    progress  progress.go  completions and lines are handed to their part
+//	         waits     wait.go      the call that waits, and how an operation is given up
 //
 // No part has a lock: all of them are the one caller's, on whatever goroutine it is. Only atomics touch
 // words that peers write (credit, the inbox, rings, tickets). The Engine is entered by its exported methods

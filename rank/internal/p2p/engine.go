@@ -96,8 +96,14 @@ type Config struct {
 }
 
 // An Engine is a rank's end of its connections, in parts that the package doc lists. Each
-// is in the next one, by value: it reaches those before it, at no cost, and no other.
-type Engine struct{ waits }
+// has pointers to those before it that it needs, and reaches no other.
+type Engine struct {
+	self    ops      // the rank, its memory and operations
+	lines   failures // what ranks store into each other's memory
+	wire    chores   // queue pairs
+	traffic outbound // messages
+	waits   waits    // the call that waits
+}
 
 // shape is how deep the queues of a job of so many ranks are, and how long an
 // eager message: the receive slots of all peers together stay below 16 MiB or so where
@@ -122,22 +128,32 @@ func QueueAttr(d rdma.DeviceAttr, size int) rdma.QPInitAttr {
 		MaxSendWR: 2*depth + 16, MaxRecvWR: depth + rendezvousMax, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: min(d.MaxInlineData, inlineMost)}}
 }
 
+// newEngine tells the parts of each other.
+func newEngine() *Engine {
+	e := new(Engine)
+	self, lines, wire := &e.self, &e.lines, &e.wire
+	lines.self, wire.self, e.traffic.self, e.waits.self = self, self, self, self
+	wire.lines, e.traffic.lines, e.waits.lines = lines, lines, lines
+	e.traffic.wire, e.waits.wire, e.waits.traffic = wire, wire, &e.traffic
+	return e
+}
+
 // New makes the queue pairs in INIT, with their receives posted. The caller
 // connects them ([Engine.QP]) and tells the peers' control words ([Engine.Attach]).
 func New(cfg Config) (e *Engine, err error) {
-	e = &Engine{}
-	e.ranks = ranks{rank: cfg.Rank, size: cfg.Size, set: cfg.Peers, peers: make([]peer, cfg.Size), mapping: cfg.Peers.Mapping()}
-	e.memory.pd, e.all, e.alone, e.dead = cfg.PD, cfg.Any, cfg.Alone, cfg.Dead
-	e.waiter, e.remote, e.idle, e.other, e.forever = cfg.Waiter, cfg.Remote, cfg.Idle, cfg.Progress, context.Background()
-	e.control, e.lends, e.zones.left = cfg.Control, cfg.Land, zonesMost
-	e.matches = match.New[*Op, arrival](cfg.Size)
-	e.depth, e.eager = shape(cfg.Size)
+	e = newEngine()
+	e.self.ranks = ranks{rank: cfg.Rank, size: cfg.Size, set: cfg.Peers, peers: make([]peer, cfg.Size), mapping: cfg.Peers.Mapping()}
+	e.self.pd, e.self.all, e.lines.alone, e.lines.dead = cfg.PD, cfg.Any, cfg.Alone, cfg.Dead
+	e.waits.waiter, e.waits.remote, e.waits.idle, e.waits.other, e.waits.forever = cfg.Waiter, cfg.Remote, cfg.Idle, cfg.Progress, context.Background()
+	e.traffic.control, e.wire.lends, e.wire.left = cfg.Control, cfg.Land, zonesMost
+	e.self.matches = match.New[*Op, arrival](cfg.Size)
+	e.self.depth, e.self.eager = shape(cfg.Size)
 	init := QueueAttr(cfg.PD.Context().QueryDevice(), cfg.Size)
-	e.queue = init.Cap.MaxSendWR
-	e.pool.most = max(1, cmp.Or(cfg.PoolMost, poolMost)/(e.receives()*e.slotSize()))
-	e.pool.own = min(max(0, cmp.Or(cfg.OwnMost, OwnMost)), e.pool.most)
-	if e.inline = init.Cap.MaxInlineData; e.inline < eagerHeader {
-		return nil, fmt.Errorf("the device sends at most %d bytes inline, and messages need %d", e.inline, eagerHeader)
+	e.self.queue = init.Cap.MaxSendWR
+	e.wire.most = max(1, cmp.Or(cfg.PoolMost, poolMost)/(e.self.receives()*e.self.slotSize()))
+	e.wire.own = min(max(0, cmp.Or(cfg.OwnMost, OwnMost)), e.wire.most)
+	if e.self.inline = init.Cap.MaxInlineData; e.self.inline < eagerHeader {
+		return nil, fmt.Errorf("the device sends at most %d bytes inline, and messages need %d", e.self.inline, eagerHeader)
 	}
 	made := e // a return of nil with an error has e be that
 	defer func() {
@@ -145,33 +161,33 @@ func New(cfg Config) (e *Engine, err error) {
 			made.Close()
 		}
 	}()
-	if e.cq, err = cfg.PD.Context().CreateCQ(max(1, (cfg.Size-1)*(e.queue+e.receives()))); err != nil {
+	if e.wire.cq, err = cfg.PD.Context().CreateCQ(max(1, (cfg.Size-1)*(e.self.queue+e.self.receives()))); err != nil {
 		return nil, err
 	}
-	e.in = e.set.CQ(e.cq)
-	e.set.Serve(e)
-	e.set.Make(peers.Messages, e.half)
-	if err := e.memory.layOut(); err != nil {
+	e.wire.in = e.self.set.CQ(e.wire.cq)
+	e.self.set.Serve(e)
+	e.self.set.Make(peers.Messages, e.wire.half)
+	if err := e.self.layOut(); err != nil {
 		return nil, err
 	}
-	if e.mapping {
-		e.rings.layOut(newGeometry(e.size), e.mem)
+	if e.self.mapping {
+		e.lines.layOut(newGeometry(e.self.size), e.self.mem)
 	}
-	if err := e.answers(); err != nil {
+	if err := e.wire.answers(); err != nil {
 		return nil, err
 	}
-	for peer := range e.peers {
-		p := &e.peers[peer]
-		p.rank, p.depth, p.most, p.eager = int32(peer), e.depth, rendezvousMax, e.eager
+	for peer := range e.self.peers {
+		p := &e.self.peers[peer]
+		p.rank, p.depth, p.most, p.eager = int32(peer), e.self.depth, rendezvousMax, e.self.eager
 		switch {
-		case peer == e.rank || e.set.OnDemand(): // Survey tells more
+		case peer == e.self.rank || e.self.set.OnDemand(): // Survey tells more
 		default:
-			qp, err := e.receiving(p)
+			qp, err := e.wire.receiving(p)
 			if err != nil {
 				return nil, fmt.Errorf("queue pair for rank %d: %w", peer, err)
 			}
 			e.Connected(peer, qp)
-			e.distant++
+			e.wire.distant++
 		}
 	}
 	return e, nil
@@ -185,44 +201,44 @@ func (r *ranks) slotSize() int { return slotHeader + r.eager }
 // Close destroys the queue pairs and the region. Peers must have stopped.
 func (e *Engine) Close() error {
 	errs := []error{dc.CloseQPs(e.Queues())}
-	e.target = nil
-	for i := range e.peers {
-		e.peers[i].QP = nil
+	e.wire.target = nil
+	for i := range e.self.peers {
+		e.self.peers[i].QP = nil
 	}
-	errs = append(errs, peers.Close(e.pool.srq))
-	for _, c := range e.pool.chunks {
+	errs = append(errs, peers.Close(e.wire.srq))
+	for _, c := range e.wire.chunks {
 		errs = append(errs, c.mr.Close())
 	}
-	for _, mr := range e.zones.given {
+	for _, mr := range e.wire.given {
 		errs = append(errs, mr.Close())
 	}
-	e.srq, e.chunks, e.zones.given = nil, nil, nil
-	errs = append(errs, peers.Close(e.cq), peers.Close(e.stages), peers.Close(e.mr))
-	e.cq, e.stages, e.mr, e.mem, e.credit = nil, nil, nil, nil, nil
-	e.inbox, e.rings.given, e.active, e.tickets, e.states, e.rings.slots = nil, nil, nil, nil, nil, nil
+	e.wire.srq, e.wire.chunks, e.wire.given = nil, nil, nil
+	errs = append(errs, peers.Close(e.wire.cq), peers.Close(e.self.stages), peers.Close(e.self.mr))
+	e.wire.cq, e.self.stages, e.self.mr, e.self.mem, e.self.credit = nil, nil, nil, nil, nil
+	e.lines.inbox, e.lines.given, e.lines.active, e.lines.tickets, e.lines.states, e.lines.slots = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
 // Explain says by which protocol a message of some bytes would go to a peer, and why.
 func (e *Engine) Explain(peer, bytes int) string {
-	p := &e.peers[peer]
-	if peer != e.rank && p.mapped {
-		e.meet(p)
+	p := &e.self.peers[peer]
+	if peer != e.self.rank && p.mapped {
+		e.wire.meet(p)
 	}
 	way, how := "by RDMA", "the receiver reads it by RDMA"
-	if peer != e.rank && e.isPath(p) {
+	if peer != e.self.rank && e.wire.isPath(p) {
 		way, how = "by RDMA over dynamic connections", "the receiver reads it over dynamic connections"
 	}
 	switch {
-	case peer == e.rank:
+	case peer == e.self.rank:
 		return "copied within the rank"
 	case p.far != nil:
 		way, how = "through mapped memory", "the receiver copies it, out of mapped memory where it is registered and by an RDMA read elsewhere"
 		if bytes <= stagedMost {
 			how = "the receiver copies it, out of registered memory to where the sender has copied it if it was not there"
-		} else if e.isPath(p) {
+		} else if e.wire.isPath(p) {
 			how += ", over dynamic connections"
-		} else if e.alone && e.rings.geometry.splits && bytes >= splitFrom {
+		} else if e.lines.alone && e.lines.geometry.splits && bytes >= splitFrom {
 			how += ", of which a sender that waits writes a half"
 		}
 	}
@@ -232,7 +248,7 @@ func (e *Engine) Explain(peer, bytes int) string {
 	if bytes <= landMost && p.zone != nil {
 		return fmt.Sprintf("written by RDMA into memory that the receiver has lent, its header with it (longer than %d bytes, up to %d)", p.eager, landMost)
 	}
-	if bytes <= landMost && !p.mapped && e.lends != nil && e.lends(peer) && !e.isPath(p) {
+	if bytes <= landMost && !p.mapped && e.wire.lends != nil && e.wire.lends(peer) && !e.wire.isPath(p) {
 		how += fmt.Sprintf(", as the first of up to %d bytes, after which it lends memory that the next ones are written into", landMost)
 	}
 	return fmt.Sprintf("rendezvous: announced %s, and %s (longer than %d bytes)", way, how, p.eager)
@@ -240,22 +256,22 @@ func (e *Engine) Explain(peer, bytes int) string {
 
 // Meet gets ready to talk with a peer.
 func (e *Engine) Meet(peer int) error {
-	p := &e.peers[peer]
-	if !e.meet(p) {
+	p := &e.self.peers[peer]
+	if !e.wire.meet(p) {
 		return p.Err()
 	}
 	return nil
 }
 
 // Connected gives a peer its queue pair; catchUp goes on with what waits for it.
-func (e *Engine) Connected(peer int, qp rdma.QP) { e.peers[peer].Open(qp, e.queue) }
+func (e *Engine) Connected(peer int, qp rdma.QP) { e.self.peers[peer].Open(qp, e.self.queue) }
 
 // Fail fails a peer.
 func (e *Engine) Fail(peer int, err error) error {
-	p := &e.peers[peer]
+	p := &e.self.peers[peer]
 	if errors.Is(err, peers.ErrGone) {
 		err = ErrCut
 	}
-	e.fail(p, err)
+	e.lines.fail(p, err)
 	return p.Err()
 }

@@ -36,13 +36,13 @@ func (p *member) finish(ctx context.Context, ops ...*Op) error {
 func TestAllPairs(t *testing.T) {
 	each(t, []int{1, 2, 3, 16}, func(ctx context.Context, p *member) error {
 		for round, n := range lengths {
-			if p.size > 3 && round%4 != 0 {
+			if p.self.size > 3 && round%4 != 0 {
 				continue
 			}
 			var ops []*Op
-			in := make([][]byte, p.size)
+			in := make([][]byte, p.self.size)
 			receive := func() error {
-				for s := range p.size {
+				for s := range p.self.size {
 					b, mr := p.memory(n, (round+s)%3 == 0)
 					in[s] = b
 					o, err := p.Irecv(b, mr, want(s, round), nil)
@@ -53,20 +53,20 @@ func TestAllPairs(t *testing.T) {
 				}
 				return nil
 			}
-			if (p.rank+round)%2 == 0 {
+			if (p.self.rank+round)%2 == 0 {
 				if err := receive(); err != nil {
 					return err
 				}
 			}
-			for d := range p.size {
+			for d := range p.self.size {
 				b, mr := p.memory(n, (round+d)%2 == 0)
-				o, err := p.Isend(letter(b, p.rank, round, d), mr, p.env(round), d, modes[(round+d)%len(modes)])
+				o, err := p.Isend(letter(b, p.self.rank, round, d), mr, p.env(round), d, modes[(round+d)%len(modes)])
 				if err != nil {
 					return err
 				}
 				ops = append(ops, o)
 			}
-			if (p.rank+round)%2 != 0 {
+			if (p.self.rank+round)%2 != 0 {
 				if err := receive(); err != nil {
 					return err
 				}
@@ -75,7 +75,7 @@ func TestAllPairs(t *testing.T) {
 				return fmt.Errorf("%d bytes: %w", n, err)
 			}
 			for s := range in {
-				if err := checkLetter(in[s], s, round, p.rank); err != nil {
+				if err := checkLetter(in[s], s, round, p.self.rank); err != nil {
 					return err
 				}
 			}
@@ -89,11 +89,11 @@ func TestAllPairs(t *testing.T) {
 func TestFloodInOrder(t *testing.T) {
 	const messages = 400
 	each(t, []int{2, 5}, func(ctx context.Context, p *member) error {
-		rnd := rand.New(rand.NewPCG(uint64(p.rank), 7))
-		if p.rank > 0 {
+		rnd := rand.New(rand.NewPCG(uint64(p.self.rank), 7))
+		if p.self.rank > 0 {
 			var ops []*Op
 			for i := range messages {
-				b := letter(make([]byte, lengths[rnd.IntN(len(lengths)-3)]), p.rank, i%3, i)
+				b := letter(make([]byte, lengths[rnd.IntN(len(lengths)-3)]), p.self.rank, i%3, i)
 				o, err := p.Isend(b, nil, p.env(i%3), 0, modes[rnd.IntN(len(modes))])
 				if err != nil {
 					return err
@@ -107,16 +107,16 @@ func TestFloodInOrder(t *testing.T) {
 			}
 			return p.finish(ctx, ops...)
 		}
-		next := make([][3]int, p.size)
+		next := make([][3]int, p.self.size)
 		for s := range next {
 			next[s] = [3]int{0, 1, 2}
 		}
 		b := make([]byte, 1<<20)
-		for range messages * (p.size - 1) {
+		for range messages * (p.self.size - 1) {
 			source, tag := match.Any, match.Any
 			if rnd.IntN(4) == 0 { // somebody who has something left to send
-				for source = 1 + rnd.IntN(p.size-1); next[source][0] >= messages && next[source][1] >= messages && next[source][2] >= messages; {
-					source = 1 + rnd.IntN(p.size-1)
+				for source = 1 + rnd.IntN(p.self.size-1); next[source][0] >= messages && next[source][1] >= messages && next[source][2] >= messages; {
+					source = 1 + rnd.IntN(p.self.size-1)
 				}
 			}
 			var st Status
@@ -164,8 +164,8 @@ func TestFloodInOrder(t *testing.T) {
 func TestCancelRacesArrivals(t *testing.T) {
 	each(t, []int{2}, func(ctx context.Context, p *member) error {
 		const messages = 300
-		rnd := rand.New(rand.NewPCG(uint64(p.rank), 9))
-		if p.rank == 0 {
+		rnd := rand.New(rand.NewPCG(uint64(p.self.rank), 9))
+		if p.self.rank == 0 {
 			for i := range messages {
 				if err := p.Send(ctx, letter(make([]byte, lengths[i%len(lengths)]), 0, 0, i), nil, p.env(0), 1); err != nil {
 					return err
@@ -204,9 +204,9 @@ func TestCancelRacesArrivals(t *testing.T) {
 // A synchronous send is not done before its receive.
 func TestSynchronous(t *testing.T) {
 	each(t, []int{1, 2}, func(ctx context.Context, p *member) error {
-		other := (p.rank + 1) % p.size
+		other := (p.self.rank + 1) % p.self.size
 		for _, n := range lengths {
-			o, err := p.Isend(letter(make([]byte, n), p.rank, 1, n), nil, p.env(1), other, Synchronous)
+			o, err := p.Isend(letter(make([]byte, n), p.self.rank, 1, n), nil, p.env(1), other, Synchronous)
 			if err != nil {
 				return err
 			}
@@ -236,7 +236,7 @@ func TestSynchronous(t *testing.T) {
 				return err
 			}
 		}
-		if err := p.SendMode(ctx, nil, nil, p.env(1), p.rank, Synchronous); !errors.Is(err, ErrSelf) {
+		if err := p.SendMode(ctx, nil, nil, p.env(1), p.self.rank, Synchronous); !errors.Is(err, ErrSelf) {
 			return fmt.Errorf("blocking synchronous send to itself: %v, want %v", err, ErrSelf)
 		}
 		return nil
@@ -246,10 +246,10 @@ func TestSynchronous(t *testing.T) {
 // A receive that is too short gets the beginning and an error with both sizes.
 func TestTruncate(t *testing.T) {
 	each(t, []int{1, 2}, func(ctx context.Context, p *member) error {
-		other := (p.rank + 1) % p.size
+		other := (p.self.rank + 1) % p.self.size
 		for _, n := range lengths[1:] {
 			for _, room := range []int{0, n / 2, n - 1} {
-				s, err := p.Isend(letter(make([]byte, n), p.rank, 1, n), nil, p.env(1), other, Standard)
+				s, err := p.Isend(letter(make([]byte, n), p.self.rank, 1, n), nil, p.env(1), other, Standard)
 				if err != nil {
 					return err
 				}
@@ -277,15 +277,15 @@ func TestTruncate(t *testing.T) {
 // Messages that come for a communicator after it was freed are refused.
 func TestPurgeForGood(t *testing.T) {
 	each(t, []int{2}, func(ctx context.Context, p *member) error {
-		if p.rank == 1 {
+		if p.self.rank == 1 {
 			p.Purge(1)
 			p.meet()
 			err := p.Send(ctx, nil, nil, match.Envelope{Context: 2, Source: 1, Tag: 0}, 0)
 			if err == nil {
 				_, err = p.Recv(ctx, nil, nil, match.Envelope{Context: 2, Source: 0, Tag: 0}, nil)
 			}
-			if err == nil && p.peers[0].held != 0 {
-				err = fmt.Errorf("%d bytes of a freed communicator are held", p.peers[0].held)
+			if err == nil && p.self.peers[0].held != 0 {
+				err = fmt.Errorf("%d bytes of a freed communicator are held", p.self.peers[0].held)
 			}
 			return err
 		}
@@ -321,7 +321,7 @@ func TestPurgeForGood(t *testing.T) {
 func TestDeathEndsOperations(t *testing.T) {
 	died := errors.New("it has died")
 	each(t, []int{3}, func(ctx context.Context, p *member) error {
-		if p.rank == 2 {
+		if p.self.rank == 2 {
 			p.meet()
 			return errSilent
 		}
@@ -332,7 +332,7 @@ func TestDeathEndsOperations(t *testing.T) {
 			}
 			*list = append(*list, o)
 		}
-		other := 1 - p.rank
+		other := 1 - p.self.rank
 		add3 := func(n int, mode Mode) {
 			o, err := p.Isend(make([]byte, n), nil, p.env(8), 2, mode)
 			add(&dead, o, err)
@@ -396,7 +396,7 @@ func (a allDone) Ready() bool {
 func TestExpiredSend(t *testing.T) {
 	// Under an adversary the peer learns of it by an ack timeout, after 8 s.
 	over(t, transports[:3], []int{3}, func(ctx context.Context, p *member) error {
-		switch p.rank {
+		switch p.self.rank {
 		case 0:
 			short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 			defer cancel()
@@ -428,12 +428,12 @@ func TestNotifyWaitsForNobody(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/n=%d", tr.name, n), func(t *testing.T) {
 				given := make(chan int, 1)
 				runEngines(t, n, tr, func(ctx context.Context, p *member) error {
-					if p.rank == 0 {
+					if p.self.rank == 0 {
 						before := 0
 						for p.TrySend([]byte{1}, p.env(1), 1, Standard) && before < 10000 {
 							before++
 						}
-						for d := 1; d < p.size; d++ {
+						for d := 1; d < p.self.size; d++ {
 							p.Notify(nil, p.env(1), d)
 						}
 						given <- before
@@ -442,7 +442,7 @@ func TestNotifyWaitsForNobody(t *testing.T) {
 					before := <-given
 					given <- before
 					got := []byte{0}
-					for i := 0; p.rank == 1 && i < before; i++ {
+					for i := 0; p.self.rank == 1 && i < before; i++ {
 						if st, err := p.Recv(ctx, got, nil, want(0, 1), nil); err != nil || st.Bytes != 1 {
 							return fmt.Errorf("message %d of %d: %d bytes, %v", i, before, st.Bytes, err)
 						}

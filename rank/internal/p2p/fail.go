@@ -24,11 +24,11 @@ func (f *failures) queueOf(p *peer) rdma.QP {
 	if p.QP != nil {
 		return p.QP
 	}
-	return f.set.Begun(int(p.rank), peers.Messages)
+	return f.self.set.Begun(int(p.rank), peers.Messages)
 }
 
 func (f *failures) isDead(peer int) bool {
-	return f.peers[peer].Err() != nil && !f.peers[peer].wasCut() || f.dead != nil && f.dead(peer) != nil
+	return f.self.peers[peer].Err() != nil && !f.self.peers[peer].wasCut() || f.dead != nil && f.dead(peer) != nil
 }
 
 func (f *failures) damaged(p *peer) { f.fail(p, errors.New("it sent a damaged message")) }
@@ -40,7 +40,7 @@ func (f *failures) fail(p *peer, err error) {
 	if !p.Fail(&PeerError{Peer: int(p.rank), Err: err, lost: !errors.Is(err, ErrCut) && !errors.Is(err, ErrStill)}) {
 		return
 	}
-	f.memory.letGo(p, noNumber)
+	f.self.letGo(p, noNumber)
 	todo := p.todo
 	p.todo = nil
 	f.failed++
@@ -52,35 +52,35 @@ func (f *failures) fail(p *peer, err error) {
 	if p.far != nil {
 		f.rings.abandonFar(p)
 	}
-	f.set.Cut(int(p.rank))
-	for i := range f.ops.rows {
-		o := f.ops.rows[i].value
+	f.self.set.Cut(int(p.rank))
+	for i := range f.self.rows {
+		o := f.self.rows[i].value
 		if o == nil || o.peer != p || o.state == queued {
 			continue // ship looks after a queued one
 		}
 		f.helpless(o)
-		f.ops.remove(o.number)
+		f.self.remove(o.number)
 		f.rings.freeTicket(o)
 		_ = o.drop() // the peer's error comes first
-		f.ops.complete(o, p.Err())
+		f.self.complete(o, p.Err())
 	}
 	for _, c := range todo {
 		if c.read != nil && c.read.state != done {
 			_ = c.read.drop()
-			f.ops.complete(c.read, p.Err())
+			f.self.complete(c.read, p.Err())
 		}
 	}
 	for o := p.queue.pop(); o != nil; o = p.queue.pop() {
-		f.ops.complete(o, p.Err())
+		f.self.complete(o, p.Err())
 	}
 	hopeless := func(r *match.Receive[*Op]) {
 		if err := f.hopeless(r.Envelope, r.Value.group); err != nil {
-			f.ops.matches.Cancel(r)
-			f.ops.complete(r.Value, err)
+			f.self.matches.Cancel(r)
+			f.self.complete(r.Value, err)
 		}
 	}
-	f.ops.matches.Posted(p.rank, hopeless)
-	f.ops.matches.Posted(match.Any, hopeless)
+	f.self.matches.Posted(p.rank, hopeless)
+	f.self.matches.Posted(match.Any, hopeless)
 }
 
 // broken ends the engine, as a device that refuses what it has to take does.
@@ -120,12 +120,12 @@ func (f *failures) helpless(o *Op) {
 // that only took its connection back (ErrCut) does when nobody else is left.
 func (f *failures) hopeless(want match.Envelope, group []int32) (err error) {
 	if want.Source >= 0 {
-		return f.peers[want.Source].Err()
+		return f.self.peers[want.Source].Err()
 	}
 	someone := false
 	f.among(group, func(p *peer) {
 		switch {
-		case int(p.rank) == f.rank:
+		case int(p.rank) == f.self.rank:
 		case p.Err() == nil:
 			someone = true
 		case !p.wasCut():
@@ -146,12 +146,12 @@ func (f *failures) hopeless(want match.Envelope, group []int32) (err error) {
 // among calls visit for the peers of a group, of all for nil.
 func (f *failures) among(group []int32, visit func(*peer)) {
 	if group == nil {
-		for i := range f.peers {
-			visit(&f.peers[i])
+		for i := range f.self.peers {
+			visit(&f.self.peers[i])
 		}
 		return
 	}
 	for _, peer := range group {
-		visit(&f.peers[peer])
+		visit(&f.self.peers[peer])
 	}
 }

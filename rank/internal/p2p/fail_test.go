@@ -92,17 +92,17 @@ func TestFailedLinkReadsNothing(t *testing.T) {
 // Only a rank that waits asks peers for an answer; what it knows of them it knows without.
 func TestKnownAsksNobody(t *testing.T) {
 	over(t, []transport{{name: "by mail", onDemand: true, mail: true}}, []int{2}, func(_ context.Context, p *member) error {
-		other := 1 - p.rank
+		other := 1 - p.self.rank
 		if err := p.Known(other); err != nil || p.Unreachable(other) {
 			return fmt.Errorf("a rank that lives: %v, want it to be reachable", err)
 		}
-		if p.peers[other].lastProbe != 0 {
+		if p.self.peers[other].lastProbe != 0 {
 			return errors.New("it was asked for an answer")
 		}
 		if err := p.Check(other); err != nil {
 			return err
 		}
-		if p.peers[other].lastProbe == 0 {
+		if p.self.peers[other].lastProbe == 0 {
 			return errors.New("Check did not ask it for an answer")
 		}
 		return nil

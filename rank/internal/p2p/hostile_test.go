@@ -17,7 +17,7 @@ var mappedOnly = transports[1:2]
 // the receiver nor those who send behind it.
 func TestDeadClaimIsPassedOver(t *testing.T) {
 	over(t, mappedOnly, []int{3, 12}, func(ctx context.Context, p *member) error {
-		switch p.rank {
+		switch p.self.rank {
 		case 0:
 			p.gone = func(peer int) error {
 				if peer == 2 {
@@ -44,7 +44,7 @@ func TestDeadClaimIsPassedOver(t *testing.T) {
 			}
 		case 2:
 			for range 3 {
-				if _, ok := p.claim(p.peers[0].far); !ok {
+				if _, ok := p.lines.claim(p.self.peers[0].far); !ok {
 					return errors.New("no line to claim")
 				}
 			}
@@ -60,18 +60,18 @@ func TestDeadClaimIsPassedOver(t *testing.T) {
 // Whatever stands in a rank's mapped memory, its calls end, and nothing crashes.
 func TestScribbledMemory(t *testing.T) {
 	over(t, mappedOnly, []int{2, 10}, func(ctx context.Context, p *member) error {
-		rnd := rand.New(rand.NewPCG(uint64(p.size), 11))
+		rnd := rand.New(rand.NewPCG(uint64(p.self.size), 11))
 		for range hotAfter * 4 { // to a ring, where there is one to be had
-			other := p.rank ^ 1
+			other := p.self.rank ^ 1
 			if _, err := p.Exchange(ctx, &Sending{Buf: []byte{1}, Envelope: p.env(0), Peer: other}, &Receiving{Buf: make([]byte, 1), Want: want(other, 0)}); err != nil {
 				return err
 			}
 		}
 		for round := range 60 {
 			p.meet()
-			if p.rank == 1 {
+			if p.self.rank == 1 {
 				// Likely words and any words, all over what peers may write.
-				mem := words(p.peers[0].far.whole)
+				mem := words(p.self.peers[0].far.whole)
 				for range 400 {
 					at, w := rnd.IntN(len(mem)), rnd.Uint64()
 					if round%2 == 0 { // at the head of a line
@@ -82,7 +82,7 @@ func TestScribbledMemory(t *testing.T) {
 				}
 			}
 			p.meet()
-			if p.rank != 0 {
+			if p.self.rank != 0 {
 				continue
 			}
 			short, cancel := context.WithTimeout(ctx, 2*time.Millisecond)

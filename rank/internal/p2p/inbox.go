@@ -33,7 +33,7 @@ func (s *rings) putInbox(p *peer, what kind, route, id uint64, data []byte) bool
 	ln := &f.inbox[at%inboxLines]
 	ln.route, ln.id = route, id
 	copy(ln.data[:], data)
-	arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), what, len(data), s.rank))
+	arch.StoreRelease64(&ln.word, pack(uint32(at/inboxLines), what, len(data), s.self.rank))
 	f.memory.Notify()
 	if f.messages++; f.messages >= hotAfter && !f.asked && what < wantRing {
 		f.asked = s.putInbox(p, wantRing, 0, 0, nil)
@@ -58,7 +58,7 @@ func (s *rings) claim(f *far) (at uint64, ok bool) {
 		mine := uint32(at / inboxLines)
 		switch {
 		case lap == mine && what == free:
-			if atomic.CompareAndSwapUint64(&ln.word, w, pack(mine, claimed, 0, s.rank)) {
+			if atomic.CompareAndSwapUint64(&ln.word, w, pack(mine, claimed, 0, s.self.rank)) {
 				f.next = at + 1
 				if atomic.LoadUint64(f.hint) <= at {
 					atomic.StoreUint64(f.hint, at+1) // may go back a little; see above

@@ -47,18 +47,18 @@ func FuzzInbox(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, tr := range []transport{{name: "on demand", mapped: true, onDemand: true}} {
 			runEngines(t, 2, tr, func(ctx context.Context, p *member) error {
-				other := p.rank ^ 1
+				other := p.self.rank ^ 1
 				if _, err := p.Exchange(ctx, &Sending{Buf: []byte{1}, Envelope: p.env(0), Peer: other}, &Receiving{Buf: make([]byte, 1), Want: want(other, 0)}); err != nil {
 					return err
 				}
 				rest := data
 				for range 8 {
 					p.meet()
-					if p.rank == 1 {
+					if p.self.rank == 1 {
 						rest = p.notes(rest)
 					}
 					p.meet()
-					if p.rank == 0 {
+					if p.self.rank == 0 {
 						p.take(t)
 					}
 				}
@@ -70,7 +70,7 @@ func FuzzInbox(f *testing.F) {
 
 // notes puts some notes, and gives the rest.
 func (p *member) notes(data []byte) (rest []byte) {
-	to := &p.peers[0]
+	to := &p.self.peers[0]
 	for range 16 {
 		if len(data) < noteSize || to.far == nil {
 			return nil
@@ -81,7 +81,7 @@ func (p *member) notes(data []byte) (rest []byte) {
 		if b[1] > byte(offer)+2 && b[0]&1 == 0 {
 			what = kind(b[1] % byte(offer+1))
 		}
-		at, ok := p.claim(to.far)
+		at, ok := p.lines.claim(to.far)
 		if !ok {
 			return data
 		}
@@ -125,7 +125,7 @@ func (p *member) take(t *testing.T) {
 		t.Errorf("a receive of %d bytes has got %d", len(room), st.Bytes)
 	}
 	for use := range peers.Uses {
-		if _, err := p.set.Queue(1, use); err != nil && errors.Is(err, context.Canceled) {
+		if _, err := p.self.set.Queue(1, use); err != nil && errors.Is(err, context.Canceled) {
 			t.Errorf("queue pair: %v", err)
 		}
 	}

@@ -12,7 +12,7 @@ func TestClaimsLeaveNoGap(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		lines := make([]line, inboxLines)
 		var hint, claims, head uint64
-		e := &Engine{}
+		e := newEngine()
 		writers := make([]far, 3)
 		for i := range writers {
 			writers[i] = far{hint: &hint, inbox: lines}
@@ -22,7 +22,7 @@ func TestClaimsLeaveNoGap(t *testing.T) {
 				hint = rnd.Uint64N(claims + 1) // a late store
 			}
 			w := &writers[rnd.IntN(10)%3*rnd.IntN(2)] // some seldom
-			at, ok := e.claim(w)
+			at, ok := e.lines.claim(w)
 			if full := claims-head == inboxLines; ok == full {
 				t.Fatalf("seed %d: claim with %d of %d lines in use: %v", seed, claims-head, inboxLines, ok)
 			}
@@ -46,7 +46,7 @@ func TestScribbledHint(t *testing.T) {
 	for _, hint := range []uint64{1, inboxLines, 1 << 40, 1<<64 - 1} {
 		clear(lines)
 		w := far{hint: &hint, inbox: lines}
-		if at, ok := (&Engine{}).claim(&w); !ok || at != 0 {
+		if at, ok := newEngine().lines.claim(&w); !ok || at != 0 {
 			t.Errorf("hint %d: claimed %d, %v, want 0", hint, at, ok)
 		}
 	}

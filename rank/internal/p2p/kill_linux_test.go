@@ -28,10 +28,10 @@ func (quiet) Notify()                                              {}
 // sendInto makes an engine that sends to the receiver whose mapped part is mem.
 func sendInto(mem []byte, rank, size int) (*Engine, *peer) {
 	g := newGeometry(size)
-	e := &Engine{}
-	e.ranks, e.credit = ranks{rank: rank, size: size, peers: make([]peer, size)}, make([]uint64, size)
-	e.rings.layOut(g, make([]byte, g.end))
-	p := &e.peers[0]
+	e := newEngine()
+	e.self.ranks, e.self.credit = ranks{rank: rank, size: size, peers: make([]peer, size)}, make([]uint64, size)
+	e.lines.layOut(g, make([]byte, g.end))
+	p := &e.self.peers[0]
 	p.far = &far{memory: quiet{}, granted: -1, hint: &words(mem[g.inbox-lineSize:][:8])[0],
 		inbox: linesOf(mem[g.inbox:g.ring]), rings: linesOf(mem[g.ring:g.ticket])}
 	p.depth = g.depth()
@@ -79,12 +79,12 @@ func sendForEver(how string) error {
 		}
 		env := match.Envelope{Context: 1, Source: 1, Tag: int32(i)}
 		for how == "ring" {
-			e.credit[0] = atomic.LoadUint64(taken)
-			if e.sendMapped(p, eager, body(b, n, i), env, 0) {
+			e.self.credit[0] = atomic.LoadUint64(taken)
+			if e.lines.sendMapped(p, eager, body(b, n, i), env, 0) {
 				break
 			}
 		}
-		for how != "ring" && !e.putInbox(p, eager, uint64(i)<<32|1, 0, body(b, n, i)) {
+		for how != "ring" && !e.lines.putInbox(p, eager, uint64(i)<<32|1, 0, body(b, n, i)) {
 		}
 	}
 }
@@ -124,23 +124,23 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 	defer func() { _ = syscall.Munmap(mem) }()
 
 	dead := false
-	e := &Engine{}
-	e.ranks, e.mem, e.matches = ranks{rank: 0, size: 3, peers: make([]peer, 3)}, mem, match.New[*Op, arrival](3)
-	e.rings.layOut(g, mem)
-	e.dead = func(peer int) error {
+	e := newEngine()
+	e.self.ranks, e.self.mem, e.self.matches = ranks{rank: 0, size: 3, peers: make([]peer, 3)}, mem, match.New[*Op, arrival](3)
+	e.lines.layOut(g, mem)
+	e.lines.dead = func(peer int) error {
 		if peer == 1 && dead {
 			return os.ErrProcessDone
 		}
 		return nil
 	}
-	for i := range e.peers {
-		p := &e.peers[i]
+	for i := range e.self.peers {
+		p := &e.self.peers[i]
 		p.rank, p.depth = int32(i), g.depth()
 		p.far = &far{memory: quiet{}, credit: new(uint64)}
 	}
-	e.peers[1].far.credit = &words(mem[:8])[0]
+	e.self.peers[1].far.credit = &words(mem[:8])[0]
 	all := linesOf(mem[g.ring:g.ticket])
-	e.rings.given = append(e.rings.given, ring{lines: all[:g.ringLines], from: &e.peers[1]})
+	e.lines.given = append(e.lines.given, ring{lines: all[:g.ringLines], from: &e.self.peers[1]})
 
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), victimEnv+"="+how)
@@ -159,20 +159,20 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 	next := [3]int{} // the number of each sender's next message
 	want, b := make([]byte, 4096), make([]byte, 4096)
 	take := func() {
-		e.look()
+		e.waits.look()
 		for source := 1; source < 3; source++ {
-			for m := e.matches.Peek(match.Envelope{Context: 1, Source: int32(source), Tag: match.Any}); m != nil; m = e.matches.Peek(match.Envelope{Context: 1, Source: int32(source), Tag: match.Any}) {
-				e.matches.Drop(m)
+			for m := e.self.matches.Peek(match.Envelope{Context: 1, Source: int32(source), Tag: match.Any}); m != nil; m = e.self.matches.Peek(match.Envelope{Context: 1, Source: int32(source), Tag: match.Any}) {
+				e.self.matches.Drop(m)
 				n := len(m.Value.data)
 				if int(m.Tag) != next[source] || string(m.Value.data) != string(body(want, n, int(m.Tag))) {
 					t.Fatalf("%s: message %d of rank %d with %d bytes is not what was sent, or not next (%d)", how, m.Tag, source, n, next[source])
 				}
 				next[source]++
-				e.release(m)
+				e.traffic.release(m)
 			}
 		}
-		for i := range e.peers {
-			if err := e.peers[i].Err(); err != nil {
+		for i := range e.self.peers {
+			if err := e.self.peers[i].Err(); err != nil {
 				t.Fatalf("%s: rank %d: %v", how, i, err)
 			}
 		}
@@ -180,7 +180,7 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 	other, to := sendInto(mem, 2, 3)
 	sent := 0
 	send := func() bool {
-		ok := other.putInbox(to, eager, uint64(sent)<<32|1, 0, body(b, 8, sent))
+		ok := other.lines.putInbox(to, eager, uint64(sent)<<32|1, 0, body(b, 8, sent))
 		if ok {
 			sent++
 		}
@@ -199,7 +199,7 @@ func killSender(t *testing.T, how string, after time.Duration) int {
 	// Another sender fills the inbox behind what the dead one has left, twice.
 	for goal, end := sent+2*inboxLines, time.Now().Add(time.Minute); next[2] < goal; {
 		send()
-		e.lookAtClaims()
+		e.waits.lookAtClaims()
 		take()
 		if time.Now().After(end) {
 			t.Fatalf("%s: the other sender is stuck after %d of %d messages", how, next[2], goal)

@@ -127,7 +127,7 @@ func unpack(w uint64) (lap uint32, what kind, n, source int) {
 
 // rings is the rank's own mapped part, and what it stores into those of others.
 type rings struct {
-	ops
+	self     *ops
 	alone    bool   // Config.Alone
 	looks    uint32 // of Progress
 	geometry geometry
@@ -202,7 +202,7 @@ func (s *rings) attach(p *peer, memory rdma.PeerMemory, address uint64, key uint
 	}
 	p.far = &far{
 		memory: memory, whole: mem, granted: -1,
-		credit:  &words(mem[8*s.rank:][:8])[0],
+		credit:  &words(mem[8*s.self.rank:][:8])[0],
 		hint:    &words(mem[g.inbox-lineSize:][:8])[0],
 		inbox:   linesOf(mem[g.inbox:g.ring]),
 		rings:   linesOf(mem[g.ring:g.ticket]),
@@ -232,7 +232,7 @@ func (s *rings) put(p *peer, what kind, route, id uint64, data []byte) bool {
 	// The release makes the line's content visible with its word. That the
 	// line is free follows from credit, which came back with a release after
 	// the peer had read it, and from answers, each of which follows a message.
-	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/uint64(len(f.ring)))+1, what, len(data), s.rank))
+	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/uint64(len(f.ring)))+1, what, len(data), s.self.rank))
 	f.tail++
 	f.memory.Notify()
 	s.fetch(f, 1)
@@ -258,7 +258,7 @@ func (s *rings) putLong(p *peer, what kind, route, id uint64, data []byte) {
 	copy(ln.data[:], data)
 	next := f.tail + uint64(linesFor(len(data)))
 	f.blank(next)
-	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/size)+1, what, lineData, s.rank))
+	arch.StoreRelease64(&ln.word, pack(uint32(f.tail/size)+1, what, lineData, s.self.rank))
 	f.tail = next
 	f.memory.Notify()
 	s.fetch(f, linesFor(len(data)))
@@ -336,7 +336,7 @@ func (s *rings) toRing(p *peer) bool {
 
 // sendMapped is sendShort to a mapped peer.
 func (s *rings) sendMapped(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
-	if s.memory.credits(p) <= 0 {
+	if s.self.credits(p) <= 0 {
 		return false
 	}
 	route := uint64(uint32(env.Tag))<<32 | uint64(env.Context)
@@ -348,7 +348,7 @@ func (s *rings) sendMapped(p *peer, what kind, buf []byte, env match.Envelope, n
 		return true
 	}
 	if n := linesFor(len(buf)); n <= s.geometry.longest && s.toRing(p) {
-		if s.memory.credits(p) < n {
+		if s.self.credits(p) < n {
 			return false
 		}
 		if what == eager {
@@ -390,7 +390,7 @@ func (s *rings) takeSlot(p *peer) (int, bool) {
 		}
 	}
 	n := len(s.freeSlots)
-	if n == 0 || s.size > 2 && p.far.using >= slotMax*3/4 {
+	if n == 0 || s.self.size > 2 && p.far.using >= slotMax*3/4 {
 		if n == 0 || !s.reclaim(p) {
 			return 0, false
 		}
@@ -416,7 +416,7 @@ func (s *rings) reclaim(p *peer) (some bool) {
 }
 
 func (s *rings) freeSlot(i int) {
-	s.peers[s.slotOf[i]].far.using--
+	s.self.peers[s.slotOf[i]].far.using--
 	s.slotOf[i] = -1
 	s.freeSlots = append(s.freeSlots, uint16(i))
 }

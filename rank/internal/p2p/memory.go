@@ -93,7 +93,7 @@ func (m *memory) layOut() (err error) {
 
 // Control tells where peers write: the address of the first control word, and
 // the key of its region.
-func (m *memory) Control() (address uint64, key uint32) { return m.mr.Addr(), m.mr.RKey() }
+func (e *Engine) Control() (address uint64, key uint32) { return e.self.mr.Addr(), e.self.mr.RKey() }
 
 // credits is how many more messages the peer can take.
 func (m *memory) credits(p *peer) int {

@@ -142,9 +142,8 @@ func (ops *ops) newOp() *Op {
 	return o
 }
 
-// Finish gives the outcome of an operation that is done, which must not be used
-// afterwards.
-func (ops *ops) Finish(o *Op) (Status, error) {
+// finish is Engine.Finish.
+func (ops *ops) finish(o *Op) (Status, error) {
 	if o.state != done {
 		panic("p2p: Finish of an operation that is not done")
 	}
@@ -196,10 +195,10 @@ func (o *Op) drop() error {
 
 // Cancel ends a receive that no message has matched: it is done, with
 // ErrCancelled. It is false for other operations, which go their way.
-func (ops *ops) Cancel(o *Op) bool {
-	if o.state != posted || !ops.matches.Cancel(&o.Receive) {
+func (e *Engine) Cancel(o *Op) bool {
+	if o.state != posted || !e.self.matches.Cancel(&o.Receive) {
 		return false
 	}
-	ops.complete(o, ErrCancelled)
+	e.self.complete(o, ErrCancelled)
 	return true
 }

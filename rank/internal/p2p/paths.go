@@ -32,29 +32,29 @@ const (
 const firstChunks = 8
 
 // isPath tells whether what is posted to a peer goes over a path.
-func (l *links) isPath(p *peer) bool { return l.set.IsPath(int(p.rank)) }
+func (l *links) isPath(p *peer) bool { return l.self.set.IsPath(int(p.rank)) }
 
 // answers makes the target with its first receives.
 func (l *links) answers() error {
-	if !l.set.Paths() {
+	if !l.self.set.Paths() {
 		return nil
 	}
 	if err := l.pool.openShared(); err != nil {
 		return err
 	}
 	// For those that send before this rank has had to do with them.
-	for range min(firstChunks, l.size-1) {
+	for range min(firstChunks, l.self.size-1) {
 		if err := l.pool.bring(&peer{pooled: true}, nil); err != nil {
 			return err
 		}
 	}
 	var err error
-	l.target, err = l.set.Target(l.pool.srq, l.cq)
+	l.target, err = l.self.set.Target(l.pool.srq, l.cq)
 	return err
 }
 
 // Target is the queue pair that dynamically connected peers send to, nil where there are none.
-func (l *links) Target() rdma.QP { return l.target }
+func (e *Engine) Target() rdma.QP { return e.wire.target }
 
 // path makes the path to a peer, which is its queue pair from then on.
 func (l *links) path(p *peer) (rdma.QP, error) {
@@ -64,7 +64,7 @@ func (l *links) path(p *peer) (rdma.QP, error) {
 			return nil, err
 		}
 	}
-	return l.set.Path(int(p.rank), l.in, l.queue)
+	return l.self.set.Path(int(p.rank), l.in, l.self.queue)
 }
 
 // hold notes an announcement, and gives its word as an offset in the engine's region; false:
@@ -103,9 +103,9 @@ func (m *memory) held(o *Op) bool {
 
 // readWord posts the read of the word of a message that was read.
 func (cs *chores) readWord(p *peer, o *Op) {
-	at := cs.memory.openOff + 8*(len(cs.memory.opened)+cs.memory.wordOf(o))
-	cs.links.sge[0] = rdma.SGE{Addr: cs.memory.mr.Addr() + uint64(at), Length: 8, LKey: cs.memory.mr.LKey()}
-	cs.links.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: cs.links.sge[:], RemoteAddr: p.control - 8*uint64(cs.rank) + uint64(o.word), RKey: p.controlKey}
+	at := cs.self.openOff + 8*(len(cs.self.opened)+cs.self.wordOf(o))
+	cs.links.sge[0] = rdma.SGE{Addr: cs.self.mr.Addr() + uint64(at), Length: 8, LKey: cs.self.mr.LKey()}
+	cs.links.wr[0] = rdma.SendWR{Opcode: rdma.WRRDMARead, SGL: cs.links.sge[:], RemoteAddr: p.control - 8*uint64(cs.self.rank) + uint64(o.word), RKey: p.controlKey}
 	o.pending++
 	cs.links.post(p, whatRead, o.number) // a failure fails the peer, and o with it
 }

@@ -17,7 +17,7 @@ var pathsOnly = transports[slices.IndexFunc(transports, func(tr transport) bool 
 func TestGivenUpWhileRead(t *testing.T) {
 	over(t, pathsOnly, []int{3}, func(ctx context.Context, p *member) error {
 		b := make([]byte, long)
-		switch p.rank {
+		switch p.self.rank {
 		case 0:
 			for _, from := range []int{1, 2} {
 				if _, err := p.Recv(ctx, b[:8], nil, want(from, 1), nil); err != nil {
@@ -53,7 +53,7 @@ func TestGivenUpWhileRead(t *testing.T) {
 					return errors.New("the announcement does not leave")
 				}
 			}
-			p.letGo(&p.peers[0], o.number)
+			p.self.letGo(&p.self.peers[0], o.number)
 			clear(b)
 			p.meet()
 			p.meet()

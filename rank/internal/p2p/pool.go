@@ -24,7 +24,8 @@ import (
 // A slot is in the receive queue, or is being read in [Engine.received], or is freed and
 // about to be posted. It belongs to the engine until that closes.
 type pool struct {
-	failures
+	self   *ops
+	lines  *failures
 	srq    rdma.SRQ // nil: no connection shares yet
 	most   int      // chunks
 	own    int      // connections that have receive queues of their own, at most
@@ -60,7 +61,7 @@ const (
 // pooled tells whether the next connection takes its receives from the shared queue, which
 // is made if there is none.
 func (pool *pool) pooled() (bool, error) {
-	if pool.given < pool.own || pool.memory.pd.Context().Supports(rdma.FeatureSRQ) != nil {
+	if pool.given < pool.own || pool.self.pd.Context().Supports(rdma.FeatureSRQ) != nil {
 		pool.given++
 		return false, nil
 	}
@@ -72,13 +73,13 @@ func (pool *pool) openShared() error {
 	if pool.srq != nil {
 		return nil
 	}
-	slots := max(1, min(pool.most-len(pool.chunks), pool.size-1)) * pool.receives()
-	if limit := pool.memory.pd.Context().QueryDevice().MaxSRQWR; slots > limit {
-		slots = max(1, limit/pool.receives()) * pool.receives()
+	slots := max(1, min(pool.most-len(pool.chunks), pool.self.size-1)) * pool.self.receives()
+	if limit := pool.self.pd.Context().QueryDevice().MaxSRQWR; slots > limit {
+		slots = max(1, limit/pool.self.receives()) * pool.self.receives()
 	}
-	pool.most = len(pool.chunks) + slots/pool.receives()
+	pool.most = len(pool.chunks) + slots/pool.self.receives()
 	var err error
-	pool.srq, err = pool.memory.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: slots, MaxSGE: 1}})
+	pool.srq, err = pool.self.pd.CreateSRQ(rdma.SRQInitAttr{Attr: rdma.SRQAttr{MaxWR: slots, MaxSGE: 1}})
 	return err
 }
 
@@ -88,14 +89,14 @@ func (pool *pool) bring(p *peer, qp rdma.QP) error {
 	if p.pooled && len(pool.chunks) >= pool.most {
 		return nil
 	}
-	bytes := pool.receives() * pool.slotSize()
-	mr, err := pool.memory.pd.AllocMR(bytes, rdma.AccessLocalWrite)
+	bytes := pool.self.receives() * pool.self.slotSize()
+	mr, err := pool.self.pd.AllocMR(bytes, rdma.AccessLocalWrite)
 	if err != nil {
 		return fmt.Errorf("%d bytes for its receives: %w", bytes, err)
 	}
-	first := len(pool.chunks) * pool.receives()
+	first := len(pool.chunks) * pool.self.receives()
 	pool.chunks = append(pool.chunks, chunk{mr, mr.Bytes()})
-	for slot := first; slot < first+pool.receives() && err == nil; slot++ {
+	for slot := first; slot < first+pool.self.receives() && err == nil; slot++ {
 		if p.pooled {
 			err = pool.free(slot)
 		} else {
@@ -110,13 +111,13 @@ func (pool *pool) bring(p *peer, qp rdma.QP) error {
 
 // slot is the memory of a receive slot.
 func (pool *pool) slot(n int) (c *chunk, at int) {
-	return &pool.chunks[n/pool.receives()], n % pool.receives() * pool.slotSize()
+	return &pool.chunks[n/pool.self.receives()], n % pool.self.receives() * pool.self.slotSize()
 }
 
 // fill makes a receive of a slot.
 func (pool *pool) fill(wr *rdma.RecvWR, sge *rdma.SGE, peer int32, slot int) {
 	c, at := pool.slot(slot)
-	sge.Addr, sge.Length, sge.LKey = c.mr.Addr()+uint64(at), uint32(pool.slotSize()), c.mr.LKey()
+	sge.Addr, sge.Length, sge.LKey = c.mr.Addr()+uint64(at), uint32(pool.self.slotSize()), c.mr.LKey()
 	wr.WRID = sendq.WRID(idOf(whatRecv, peer, uint32(slot)), 0)
 }
 

@@ -27,12 +27,12 @@ func TestReceivesAreBounded(t *testing.T) {
 	over(t, []transport{tr}, []int{ranks}, func(ctx context.Context, p *member) error {
 		for n := 1; n < ranks; n++ { // rank 0 meets them one by one
 			b := make([]byte, 8)
-			switch p.rank {
+			switch p.self.rank {
 			case 0:
 				if _, err := p.Recv(ctx, b, nil, want(n, 1), nil); err != nil {
 					return err
 				}
-				chunks, given, shared := len(p.pool.chunks), p.pool.given, p.pool.srq != nil
+				chunks, given, shared := len(p.wire.chunks), p.wire.pool.given, p.wire.srq != nil
 				if wc, wg, ws := min(n, most), min(n, own), n > own; chunks != wc || given != wg || shared != ws {
 					return fmt.Errorf("%d connections: %d chunks, %d receive queues of their own, a shared one: %v; want %d, %d, %v", n, chunks, given, shared, wc, wg, ws)
 				}
@@ -64,19 +64,19 @@ func TestIncastWithoutReceives(t *testing.T) {
 			}
 			var waited atomic.Bool
 			over(t, []transport{tr}, []int{n}, func(ctx context.Context, p *member) error {
-				messages := p.depth + 3 // the last ones wait for credit
-				lengths := []int{8, 100, p.eager, 1000}
-				if p.rank == 0 {
+				messages := p.self.depth + 3 // the last ones wait for credit
+				lengths := []int{8, 100, p.self.eager, 1000}
+				if p.self.rank == 0 {
 					return p.takeAll(ctx, messages, lengths)
 				}
 				// So that they are connected.
-				if err := p.Send(ctx, letter(make([]byte, 8), p.rank, 1, messages), nil, p.env(1), 0); err != nil {
+				if err := p.Send(ctx, letter(make([]byte, 8), p.self.rank, 1, messages), nil, p.env(1), 0); err != nil {
 					return err
 				}
 				p.meet()
 				ops := make([]*Op, messages)
 				for i := range ops {
-					b := letter(make([]byte, lengths[i%len(lengths)]), p.rank, 1, i)
+					b := letter(make([]byte, lengths[i%len(lengths)]), p.self.rank, 1, i)
 					var err error
 					if ops[i], err = p.Isend(b, nil, p.env(1), 0, Standard); err != nil {
 						return err
@@ -88,9 +88,9 @@ func TestIncastWithoutReceives(t *testing.T) {
 					}
 				}
 				// Who waits for rank 0 holds nobody else up.
-				if other := p.rank ^ 1; other > 0 && other < n {
+				if other := p.self.rank ^ 1; other > 0 && other < n {
 					var in [100]byte
-					st, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, 100), p.rank, 2, 0), Envelope: p.env(2), Peer: other}, &Receiving{Buf: in[:], Want: want(other, 2)})
+					st, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, 100), p.self.rank, 2, 0), Envelope: p.env(2), Peer: other}, &Receiving{Buf: in[:], Want: want(other, 2)})
 					if err != nil || st.Bytes != len(in) {
 						return fmt.Errorf("message of rank %d while rank 0 computes: %d bytes, %w", other, st.Bytes, err)
 					}
@@ -107,18 +107,18 @@ func TestIncastWithoutReceives(t *testing.T) {
 
 // takeAll is rank 0 of the incast.
 func (p *member) takeAll(ctx context.Context, messages int, lengths []int) error {
-	b := make([]byte, p.eager)
-	for from := 1; from < p.size; from++ {
+	b := make([]byte, p.self.eager)
+	for from := 1; from < p.self.size; from++ {
 		if _, err := p.Recv(ctx, b[:8], nil, want(from, 1), nil); err != nil {
 			return err
 		}
 	}
 	p.meet()
 	p.meet() // computes until somebody has waited for a receive
-	if n := len(p.pool.chunks); n != 1 {
-		return fmt.Errorf("%d chunks of receives for %d peers, want 1", n, p.size-1)
+	if n := len(p.wire.chunks); n != 1 {
+		return fmt.Errorf("%d chunks of receives for %d peers, want 1", n, p.self.size-1)
 	}
-	for from := p.size - 1; from > 0; from-- {
+	for from := p.self.size - 1; from > 0; from-- {
 		for i := range messages {
 			n := lengths[i%len(lengths)]
 			st, err := p.Recv(ctx, b, nil, want(from, 1), nil)
@@ -153,10 +153,10 @@ func TestDamagedSharedMessage(t *testing.T) {
 			over(t, oneChunk[:2], []int{3}, func(ctx context.Context, p *member) error {
 				b := make([]byte, 8)
 				talk := func(a, z int) error {
-					if p.rank == a {
+					if p.self.rank == a {
 						return p.Send(ctx, b, nil, p.env(1), z)
 					}
-					if p.rank != z {
+					if p.self.rank != z {
 						return nil
 					}
 					_, err := p.Recv(ctx, b, nil, want(a, 1), nil)
@@ -166,21 +166,21 @@ func TestDamagedSharedMessage(t *testing.T) {
 					return err
 				}
 				p.meet()
-				if p.rank == 1 {
-					p.postInline(&p.peers[0], tt.send(p.small[:]))
-					if err := p.peers[0].Err(); err != nil {
+				if p.self.rank == 1 {
+					p.wire.postInline(&p.self.peers[0], tt.send(p.wire.small[:]))
+					if err := p.self.peers[0].Err(); err != nil {
 						return err
 					}
 					p.meet()
 					return errSilent
 				}
 				p.meet()
-				if p.rank == 0 {
+				if p.self.rank == 0 {
 					if _, err := p.Recv(ctx, b, nil, want(1, 9), nil); err == nil {
 						return errors.New("a damaged message was received")
 					}
 				}
-				for range 3 * p.depth {
+				for range 3 * p.self.depth {
 					if err := errors.Join(talk(2, 0), talk(0, 2)); err != nil {
 						return fmt.Errorf("with a rank that has sent nothing wrong: %w", err)
 					}
@@ -204,7 +204,7 @@ func TestDamagedMessageForAReceive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			over(t, []transport{{name: "queue pairs"}}, []int{3}, func(ctx context.Context, p *member) error {
 				b := make([]byte, 8)
-				switch p.rank {
+				switch p.self.rank {
 				case 0:
 					if _, err := p.Recv(ctx, b, nil, want(1, 1), nil); err != nil {
 						return err
@@ -225,7 +225,7 @@ func TestDamagedMessageForAReceive(t *testing.T) {
 						return err
 					}
 					p.meet()
-					p.postInline(&p.peers[0], tt.sent.put(p.small[:]))
+					p.wire.postInline(&p.self.peers[0], tt.sent.put(p.wire.small[:]))
 				default:
 					p.meet()
 				}

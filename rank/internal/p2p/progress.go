@@ -19,10 +19,13 @@ func putWord(b *[8]byte, v uint64) { binary.NativeEndian.PutUint64(b[:], v) }
 // progress takes in what has come, of completions and of lines, and gives it to the part
 // that it concerns.
 type progress struct {
-	outbound
-	waiter *wait.Waiter
-	wcs    [pollBatch]rdma.WC // scratch
-	spent  spent
+	self    *ops
+	lines   *failures
+	wire    *chores
+	traffic *outbound
+	waiter  *wait.Waiter
+	wcs     [pollBatch]rdma.WC // scratch
+	spent   spent
 }
 
 // A spent is a receive whose message was taken out, and which is to be posted anew: behind the next one, or
@@ -33,31 +36,29 @@ type spent struct {
 	credit bool // the peer's again when it is posted
 }
 
-// Progress moves messages on without waiting and tells whether anything came.
-// When there is nothing to do it costs a look at the completion queue and, between
-// mapped ranks, a load for the inbox and one for each ring that is in use.
-func (pr *progress) Progress() bool {
-	came := pr.set.Moves() && pr.set.Progress(pr.waiter.Thorough())
-	if pr.mapping {
+// move is Engine.Progress.
+func (pr *progress) move() bool {
+	came := pr.self.set.Moves() && pr.self.set.Progress(pr.waiter.Thorough())
+	if pr.self.mapping {
 		came = pr.look() || came
-		if len(pr.chores.splits) > 0 {
-			pr.inbound.collect()
+		if len(pr.wire.splits) > 0 {
+			pr.traffic.collect()
 		}
-		if pr.rings.looks++; pr.links.flying == 0 && pr.links.distant == 0 && pr.rings.looks%pollEvery != 0 && !pr.waiter.Thorough() {
+		if pr.lines.looks++; pr.wire.flying == 0 && pr.wire.distant == 0 && pr.lines.looks%pollEvery != 0 && !pr.waiter.Thorough() {
 			// Nothing comes over queue pairs.
 			pr.repost()
-			if len(pr.chores.due) > 0 {
+			if len(pr.wire.due) > 0 {
 				pr.catchUp()
 			}
 			return came
 		}
 	}
-	n, err := pr.links.in.Poll(pr.wcs[:])
+	n, err := pr.wire.in.Poll(pr.wcs[:])
 	if n > 0 || err != nil {
 		return pr.advance(n, err)
 	}
 	pr.repost()
-	if len(pr.chores.due) > 0 {
+	if len(pr.wire.due) > 0 {
 		pr.catchUp()
 	}
 	return came
@@ -67,54 +68,54 @@ func (pr *progress) Progress() bool {
 func (pr *progress) advance(n int, err error) bool {
 	for {
 		if err != nil {
-			pr.failures.broken(fmt.Errorf("completion queue: %w", err))
+			pr.lines.broken(fmt.Errorf("completion queue: %w", err))
 		}
 		for i := range n {
 			pr.completion(&pr.wcs[i])
 		}
-		pr.failures.broken(pr.pool.refill())
-		if len(pr.chores.due) > 0 {
+		pr.lines.broken(pr.wire.refill())
+		if len(pr.wire.due) > 0 {
 			pr.catchUp()
 		}
 		if n < len(pr.wcs) {
 			return true
 		}
-		n, err = pr.links.in.Poll(pr.wcs[:])
+		n, err = pr.wire.in.Poll(pr.wcs[:])
 	}
 }
 
 // catchUp does what found no room before. Credit comes back without a
 // completion, so it is called at every look while something is due.
 func (pr *progress) catchUp() {
-	due := pr.chores.due
-	pr.chores.due = pr.chores.behind[:0] // chores and pump append while the loop runs
+	due := pr.wire.due
+	pr.wire.due = pr.wire.behind[:0] // chores and pump append while the loop runs
 	for _, peer := range due {
-		p := &pr.peers[peer]
+		p := &pr.self.peers[peer]
 		p.due = false
-		pr.chores.work(p)
-		pr.outbound.pump(p)
+		pr.wire.work(p)
+		pr.traffic.pump(p)
 	}
-	pr.chores.behind = due
+	pr.wire.behind = due
 }
 
 // takes is received for the most frequent case: a short message of a peer with a receive queue of its own, that a
 // receive waits for. It is false when nothing was done.
 func (pr *progress) takes(from uint64, slot int, wc *rdma.WC) bool {
-	if from == nobody || wc.Status != rdma.WCSuccess || wc.ByteLen < eagerHeader || pr.links.target != nil {
+	if from == nobody || wc.Status != rdma.WCSuccess || wc.ByteLen < eagerHeader || pr.wire.target != nil {
 		return false
 	}
-	p := &pr.peers[from]
-	c, at := pr.pool.slot(slot)
+	p := &pr.self.peers[from]
+	c, at := pr.wire.slot(slot)
 	b := c.mem[at : at+int(wc.ByteLen)]
 	env := match.Envelope{Context: binary.LittleEndian.Uint32(b[8:]), Source: int32(from), Tag: int32(binary.LittleEndian.Uint32(b[4:])), Type: b[15]}
 	if binary.LittleEndian.Uint32(b) != uint32(eager)|uint32(from)<<8 || env.Tag < 0 || p.QP == nil {
 		return false
 	}
-	r := pr.ops.matches.Arrive(env)
+	r := pr.self.matches.Arrive(env)
 	if r == nil {
 		return false
 	}
-	pr.inbound.deliver(r.Value, env, b[eagerHeader:])
+	pr.traffic.deliver(r.Value, env, b[eagerHeader:])
 	pr.repost()
 	pr.spent = spent{p, slot, true}
 	return true
@@ -122,29 +123,29 @@ func (pr *progress) takes(from uint64, slot int, wc *rdma.WC) bool {
 
 // received handles the completion of a receive, and has its slot posted anew.
 func (pr *progress) received(from uint64, slot int, wc *rdma.WC) {
-	c, at := pr.pool.slot(slot)
+	c, at := pr.wire.slot(slot)
 	var h header
 	whole := wc.Status == rdma.WCSuccess && h.parse(c.mem[at:at+int(wc.ByteLen)])
 	shared := from == nobody
 	var p *peer
 	if !shared {
-		p = &pr.peers[from]
+		p = &pr.self.peers[from]
 		whole = whole && h.source == uint32(from)
-	} else if whole && int(h.source) < len(pr.peers) && pr.links.comesFrom(&pr.peers[h.source], wc.QPNum) {
-		p = &pr.peers[h.source]
+	} else if whole && int(h.source) < len(pr.self.peers) && pr.wire.comesFrom(&pr.self.peers[h.source], wc.QPNum) {
+		p = &pr.self.peers[h.source]
 	} else { // not of the rank that it says
-		p, whole = pr.links.sender(wc.QPNum), false
+		p, whole = pr.wire.sender(wc.QPNum), false
 	}
 	credit := false
 	switch {
 	case p == nil:
 	case wc.Status != rdma.WCSuccess:
-		pr.failures.fail(p, wc.Status)
+		pr.lines.fail(p, wc.Status)
 	case !whole:
-		pr.failures.fail(p, fmt.Errorf("it sent a message of %d bytes with a damaged header", wc.ByteLen))
-	case pr.links.target != nil && wc.QPNum == pr.links.target.Num() && (p.Err() != nil || !pr.links.connected(p)):
+		pr.lines.fail(p, fmt.Errorf("it sent a message of %d bytes with a damaged header", wc.ByteLen))
+	case pr.wire.target != nil && wc.QPNum == pr.wire.target.Num() && (p.Err() != nil || !pr.wire.connected(p)):
 		// Dropped. The peer has been told, or has died.
-	case p.QP != nil || pr.set.Overtaken(int(p.rank)):
+	case p.QP != nil || pr.self.set.Overtaken(int(p.rank)):
 		credit = pr.arrived(p, &h, c.mem[at+h.size():at+int(wc.ByteLen)])
 	}
 	if !shared {
@@ -152,9 +153,9 @@ func (pr *progress) received(from uint64, slot int, wc *rdma.WC) {
 		pr.spent = spent{p, slot, credit}
 		return
 	}
-	pr.failures.broken(pr.pool.free(slot))
+	pr.lines.broken(pr.wire.free(slot))
 	if credit && p.Err() == nil {
-		pr.chores.giveBack(p, 1)
+		pr.wire.giveBack(p, 1)
 	}
 }
 
@@ -164,10 +165,10 @@ func (pr *progress) repost() {
 	if pr.spent.p = nil; s.p == nil || s.p.Err() != nil {
 		return
 	}
-	if err := pr.pool.postRecv(s.p.rank, s.p.QP, s.slot); err != nil {
-		pr.failures.fail(s.p, err)
+	if err := pr.wire.postRecv(s.p.rank, s.p.QP, s.slot); err != nil {
+		pr.lines.fail(s.p, err)
 	} else if s.credit {
-		pr.chores.giveBack(s.p, 1)
+		pr.wire.giveBack(s.p, 1)
 	}
 }
 
@@ -176,21 +177,21 @@ func (pr *progress) repost() {
 func (pr *progress) arrived(p *peer, h *header, payload []byte) (credit bool) {
 	switch h.kind {
 	case finished:
-		pr.outbound.answered(p, h.id, nil)
+		pr.traffic.answered(p, h.id, nil)
 	case granted:
-		if !pr.links.borrow(p, h) {
-			pr.failures.damaged(p)
+		if !pr.wire.borrow(p, h) {
+			pr.lines.damaged(p)
 			break
 		}
-		pr.outbound.answered(p, h.id, nil)
+		pr.traffic.answered(p, h.id, nil)
 	case refused:
-		pr.outbound.answered(p, h.id, ErrRefused)
+		pr.traffic.answered(p, h.id, ErrRefused)
 	case gone:
-		pr.failures.fail(p, ErrCut)
+		pr.lines.fail(p, ErrCut)
 	case landed, landedSync:
 		return pr.arrivedIn(p, h)
 	default:
-		return pr.inbound.accept(p, h, payload)
+		return pr.traffic.accept(p, h, payload)
 	}
 	return false
 }
@@ -207,26 +208,26 @@ func (pr *progress) completion(wc *rdma.WC) {
 		}
 		return
 	}
-	p := &pr.peers[peer]
-	pr.links.flying -= p.Completed(mark)
+	p := &pr.self.peers[peer]
+	pr.wire.flying -= p.Completed(mark)
 	if len(p.todo) > 0 {
-		pr.chores.work(p)
+		pr.wire.work(p)
 	}
 	if what == whatSlot {
-		pr.memory.slots = append(pr.memory.slots, int32(index))
+		pr.self.slots = append(pr.self.slots, int32(index))
 	}
 	if wc.Status != rdma.WCSuccess {
-		pr.failures.fail(p, wc.Status)
+		pr.lines.fail(p, wc.Status)
 	} else if what == whatRead {
-		pr.inbound.readDone(p, index)
+		pr.traffic.readDone(p, index)
 	} else if what == whatHelp {
-		pr.chores.pieceWritten(index)
+		pr.wire.pieceWritten(index)
 	}
 }
 
 // lookInbox takes lines out of the own inbox and tells whether there were any.
 func (pr *progress) lookInbox() (came bool) {
-	s := &pr.rings
+	s := pr.lines
 	for range lookMost {
 		ln := &s.inbox[s.head%inboxLines]
 		w := atomic.LoadUint64(&ln.word)
@@ -235,14 +236,14 @@ func (pr *progress) lookInbox() (came bool) {
 			break
 		}
 		is, what, n, source := unpack(w)
-		if is == lap && what == claimed && source < pr.size {
-			if s.stuck++; s.stuck%stuckLooks != 0 || !pr.failures.isDead(source) {
+		if is == lap && what == claimed && source < pr.self.size {
+			if s.stuck++; s.stuck%stuckLooks != 0 || !pr.lines.isDead(source) {
 				break
 			}
 			what = free // passed over
 		}
-		if is == lap && what != free && what != claimed && source < pr.size && source != pr.rank && pr.links.meet(&pr.peers[source]) {
-			pr.incoming(&pr.peers[source], what, n, ln)
+		if is == lap && what != free && what != claimed && source < pr.self.size && source != pr.self.rank && pr.wire.meet(&pr.self.peers[source]) {
+			pr.incoming(&pr.self.peers[source], what, n, ln)
 		}
 		// Else it was scribbled on. Release: the line was read before it is
 		// free for the next lap.
@@ -257,8 +258,8 @@ func (pr *progress) lookInbox() (came bool) {
 // lookAtClaims passes over a claim at the head whose owner has died, for a rank
 // that has waited for a while.
 func (pr *progress) lookAtClaims() {
-	if pr.rings.stuck > 0 {
-		pr.rings.stuck = stuckLooks - 1
+	if pr.lines.stuck > 0 {
+		pr.lines.stuck = stuckLooks - 1
 		pr.lookInbox()
 	}
 }
@@ -266,7 +267,7 @@ func (pr *progress) lookAtClaims() {
 // look takes lines out of the rings and the inbox and tells whether there were
 // any.
 func (pr *progress) look() (came bool) {
-	s := &pr.rings
+	s := pr.lines
 	for _, i := range s.active {
 		r := &s.given[i]
 		for n := range lookMost {
@@ -303,24 +304,24 @@ func (pr *progress) short(p *peer, n int, ln *line) {
 		return
 	}
 	env := match.Envelope{Context: uint32(ln.route), Source: p.rank, Tag: int32(ln.route >> 32), Type: uint8(ln.id >> 24)}
-	r := pr.ops.matches.Arrive(env)
+	r := pr.self.matches.Arrive(env)
 	if r == nil {
 		pr.incoming(p, eager, n, ln)
 		return
 	}
-	pr.inbound.deliver(r.Value, env, ln.data[:n])
-	pr.chores.giveBack(p, 1)
+	pr.traffic.deliver(r.Value, env, ln.data[:n])
+	pr.wire.giveBack(p, 1)
 }
 
 // long handles a message of several lines of a ring, whose head is behind the first.
 func (pr *progress) long(r *ring, what kind, ln *line) {
 	p, length := r.from, int(ln.id>>32)
 	lines := linesFor(length)
-	if length <= lineData || lines > pr.rings.geometry.longest {
-		pr.failures.damaged(p)
+	if length <= lineData || lines > pr.lines.geometry.longest {
+		pr.lines.damaged(p)
 		return
 	}
-	pr.inbound.rest = remnant{lines: r.lines, at: r.head, bytes: length - lineData}
+	pr.traffic.rest = remnant{lines: r.lines, at: r.head, bytes: length - lineData}
 	r.head += uint64(lines - 1)
 	if what == lined {
 		what = eager
@@ -328,7 +329,7 @@ func (pr *progress) long(r *ring, what kind, ln *line) {
 		what = eagerSync
 	}
 	pr.incoming(p, what, lineData, ln)
-	pr.inbound.rest.bytes = 0
+	pr.traffic.rest.bytes = 0
 }
 
 // incoming handles a line of a peer. Nothing on it is believed.
@@ -338,7 +339,7 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 	}
 	if p.Err() != nil {
 		if what == offer { // the rank that waits for the answer hears that there is none
-			pr.rings.put(p, gone, 0, 0, nil)
+			pr.lines.put(p, gone, 0, 0, nil)
 		}
 		return
 	}
@@ -351,14 +352,14 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 	switch what {
 	case eager, eagerSync:
 		if n > lineData {
-			pr.failures.damaged(p)
+			pr.lines.damaged(p)
 			return
 		}
 		payload = ln.data[:n]
 	case slotted, slottedSync:
 		length := int(ln.id >> 48)
 		if slot = int(ln.id >> 32 & 0xffff); slot >= slotMax || length > slotBytes {
-			pr.failures.damaged(p)
+			pr.lines.damaged(p)
 			return
 		}
 		if h.kind = eager; what == slottedSync {
@@ -373,24 +374,24 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 		h.generation = binary.NativeEndian.Uint32(ln.data[24:])
 		h.mapped = ln.data[28] != 0
 		if h.length > 1<<62 || h.word >= ticketMax {
-			pr.failures.damaged(p)
+			pr.lines.damaged(p)
 			return
 		}
 	case finished:
-		pr.outbound.answered(p, h.id, nil)
+		pr.traffic.answered(p, h.id, nil)
 		return
 	case refused:
-		pr.outbound.answered(p, h.id, ErrRefused)
+		pr.traffic.answered(p, h.id, ErrRefused)
 		return
 	case gone:
-		pr.failures.fail(p, ErrCut)
+		pr.lines.fail(p, ErrCut)
 		return
 	case wantRing:
 		pr.grant(p)
 		return
 	case grantRing:
-		if int(h.id) >= pr.rings.geometry.rings || p.far.granted >= 0 {
-			pr.failures.damaged(p)
+		if int(h.id) >= pr.lines.geometry.rings || p.far.granted >= 0 {
+			pr.lines.damaged(p)
 			return
 		}
 		p.far.granted = int(h.id)
@@ -399,36 +400,36 @@ func (pr *progress) incoming(p *peer, what kind, n int, ln *line) {
 		pr.activate(p)
 		return
 	case splitOut:
-		pr.inbound.help(p, h.id, ln)
+		pr.traffic.help(p, h.id, ln)
 		return
 	case offer:
-		pr.set.Offered(int(p.rank), ln.route, ln.id)
+		pr.self.set.Offered(int(p.rank), ln.route, ln.id)
 		return
 	default:
-		pr.failures.damaged(p)
+		pr.lines.damaged(p)
 		return
 	}
 	if h.tag < 0 {
-		pr.failures.damaged(p)
+		pr.lines.damaged(p)
 		return
 	}
-	credit := pr.inbound.accept(p, &h, payload)
+	credit := pr.traffic.accept(p, &h, payload)
 	if slot >= 0 {
 		// Release: the bytes were read before the slot is free.
 		arch.StoreRelease64(&p.far.states[slot], 0)
 	}
-	credits := pr.inbound.rest.credits()
+	credits := pr.traffic.rest.credits()
 	if !credit {
 		credits-- // the lines are free all the same; one holds the sender back
 	}
 	if credits > 0 && p.Err() == nil {
-		pr.chores.giveBack(p, credits)
+		pr.wire.giveBack(p, credits)
 	}
 }
 
 // grant gives a peer a ring, if there is one left.
 func (pr *progress) grant(p *peer) {
-	s := &pr.rings
+	s := pr.lines
 	for i := range s.given {
 		if s.given[i].from == p {
 			return
@@ -438,14 +439,14 @@ func (pr *progress) grant(p *peer) {
 		return
 	}
 	n := s.geometry.ringLines
-	all := linesOf(pr.memory.mem[s.geometry.ring:s.geometry.ticket])
+	all := linesOf(pr.self.mem[s.geometry.ring:s.geometry.ticket])
 	s.given = append(s.given, ring{lines: all[len(s.given)*n:][:n], from: p})
-	pr.chores.assign(p, chore{answer: grantRing, id: uint32(len(s.given) - 1)})
+	pr.wire.assign(p, chore{answer: grantRing, id: uint32(len(s.given) - 1)})
 }
 
 // activate has look take lines out of a peer's ring.
 func (pr *progress) activate(p *peer) {
-	s := &pr.rings
+	s := pr.lines
 	for i := range s.given {
 		if s.given[i].from == p {
 			if !slices.Contains(s.active, i) {
@@ -454,5 +455,5 @@ func (pr *progress) activate(p *peer) {
 			return
 		}
 	}
-	pr.failures.damaged(p)
+	pr.lines.damaged(p)
 }

@@ -53,10 +53,10 @@ func (in *inbound) copyMapped(o *Op, p *peer, h *header) bool {
 		move(o.buf[at:min(at+copyMost, o.length)], from[at:])
 	}
 	if o.withdrawn() {
-		in.ops.complete(o, ErrWithdrawn)
+		in.self.complete(o, ErrWithdrawn)
 	} else {
-		in.chores.answer(p, finished, h.id)
-		in.ops.complete(o, o.err)
+		in.wire.answer(p, finished, h.id)
+		in.self.complete(o, o.err)
 	}
 	return true
 }
@@ -70,10 +70,10 @@ func (in *inbound) unread(o *Op) bool {
 		return false
 	}
 	p.todo = slices.DeleteFunc(p.todo, func(c chore) bool { return c.read == o })
-	in.failures.helpless(o)
+	in.lines.helpless(o)
 	p.reading--
 	_ = o.drop()
-	in.chores.answer(p, finished, o.id)
+	in.wire.answer(p, finished, o.id)
 	return true
 }
 
@@ -98,46 +98,46 @@ func (in *inbound) begin(o *Op, env match.Envelope, p *peer, h *header) {
 	o.peer, o.id, o.address, o.rkey = p, h.id, h.address, h.key
 	o.asked, o.pending = 0, 0
 	o.split = split{}
-	if !p.mapped && !in.links.isPath(p) {
-		in.links.lend(p, h.length)
+	if !p.mapped && !in.wire.isPath(p) {
+		in.wire.lend(p, h.length)
 	}
 	if p.far != nil {
 		o.offer, o.generation = &p.far.tickets[h.word], h.generation
 	}
 	if p.Err() != nil {
-		in.ops.complete(o, p.Err())
+		in.self.complete(o, p.Err())
 		return
 	}
 	if differ(o.Type, env.Type) && h.length > 0 {
 		o.length, o.st.Bytes, o.err = 0, 0, &TypeError{int(env.Source), int(env.Tag), env.Type, o.Type}
 	}
 	if o.length == 0 {
-		in.chores.answer(p, finished, o.id)
-		in.ops.complete(o, o.err)
+		in.wire.answer(p, finished, o.id)
+		in.self.complete(o, o.err)
 		return
 	}
 	if h.mapped && in.copyMapped(o, p, h) {
 		return
 	}
-	key, temp, err := in.memory.key(o.buf[:o.length], o.mr, rdma.AccessLocalWrite)
+	key, temp, err := in.self.key(o.buf[:o.length], o.mr, rdma.AccessLocalWrite)
 	if err != nil {
-		in.chores.answer(p, finished, o.id) // the sender is not to blame
-		in.ops.complete(o, err)
+		in.wire.answer(p, finished, o.id) // the sender is not to blame
+		in.self.complete(o, err)
 		return
 	}
 	o.temp, o.lkey, o.state, o.number = temp, key.LKey(), moving, noNumber
 	p.reading++
 	o.word, o.checking = h.word, false
 	// A peer that writes here late is not to be stopped over dynamic connections.
-	if o.mr == nil && temp == nil && o.length >= splitFrom && !in.links.isPath(p) {
-		in.rings.splitOut(o, p, h, key.RKey())
+	if o.mr == nil && temp == nil && o.length >= splitFrom && !in.wire.isPath(p) {
+		in.lines.splitOut(o, p, h, key.RKey())
 	}
-	in.chores.assign(p, chore{read: o})
+	in.wire.assign(p, chore{read: o})
 }
 
 // readDone handles the completion of a read.
 func (in *inbound) readDone(p *peer, number uint32) {
-	o := in.ops.get(number)
+	o := in.self.get(number)
 	if o == nil || o.peer != p || o.state != moving {
 		return
 	}
@@ -152,68 +152,68 @@ func (in *inbound) readAll(p *peer, o *Op) {
 	if s := &o.split; s.of != nil {
 		switch s.stage() {
 		case stageFree, stageTheirs:
-			in.chores.splits = append(in.chores.splits, o.number)
+			in.wire.splits = append(in.wire.splits, o.number)
 			return
 		case stageAlone:
 			atomic.StoreUint64(&s.of.claim, 0) // no piece is taken any more
 			o.asked = min(s.taken*s.piece, o.length)
 			if o.split = (split{}); o.asked < o.length {
-				in.chores.assign(p, chore{read: o})
+				in.wire.assign(p, chore{read: o})
 				return
 			}
 		}
 	}
-	unmapped := p.far == nil && in.links.isPath(p)
+	unmapped := p.far == nil && in.wire.isPath(p)
 	if unmapped && !o.checking {
 		o.checking = true
-		in.chores.assign(p, chore{read: o})
+		in.wire.assign(p, chore{read: o})
 		return
 	}
-	in.ops.remove(o.number)
+	in.self.remove(o.number)
 	p.reading--
 	if err := o.drop(); err != nil && o.err == nil {
 		o.err = err
 	}
-	if o.withdrawn() || unmapped && !in.memory.held(o) {
-		in.ops.complete(o, ErrWithdrawn)
+	if o.withdrawn() || unmapped && !in.self.held(o) {
+		in.self.complete(o, ErrWithdrawn)
 		return
 	}
-	in.chores.answer(p, finished, o.id)
-	in.ops.complete(o, o.err)
+	in.wire.answer(p, finished, o.id)
+	in.self.complete(o, o.err)
 }
 
 // announce announces the first send in line; false: there is no room.
 func (out *outbound) announce(p *peer, o *Op) bool {
 	if p.mapped {
-		if !out.links.meet(p) {
+		if !out.wire.meet(p) {
 			return true // as in sendShort
 		}
-	} else if !out.links.connected(p) {
+	} else if !out.wire.connected(p) {
 		return p.Err() != nil
 	}
-	if out.memory.credits(p) <= 0 || p.outstanding >= p.most || p.far == nil && p.Room() <= 0 || p.far != nil && len(out.rings.freeTickets) == 0 {
+	if out.self.credits(p) <= 0 || p.outstanding >= p.most || p.far == nil && p.Room() <= 0 || p.far != nil && len(out.lines.freeTickets) == 0 {
 		return false
 	}
-	number, ok := out.ops.add(o)
+	number, ok := out.self.add(o)
 	if !ok {
 		return false
 	}
 	from, mr := o.buf, o.mr
 	if p.far != nil && mr == nil {
-		if staged := out.rings.stage(len(from)); staged != nil {
+		if staged := out.lines.stage(len(from)); staged != nil {
 			copy(staged, from)
-			from, mr = staged, out.memory.stages
+			from, mr = staged, out.self.stages
 		}
 	}
-	key, temp, err := out.memory.key(from, mr, rdma.AccessRemoteRead)
+	key, temp, err := out.self.key(from, mr, rdma.AccessRemoteRead)
 	if err != nil {
-		out.ops.remove(number)
+		out.self.remove(number)
 		p.queue.pop()
-		out.ops.complete(o, err)
+		out.self.complete(o, err)
 		return true
 	}
-	if p.far != nil && !out.rings.announce(p, o, number, address(from), key.RKey(), mr != nil) {
-		out.ops.remove(number)
+	if p.far != nil && !out.lines.announce(p, o, number, address(from), key.RKey(), mr != nil) {
+		out.self.remove(number)
 		if temp != nil {
 			_ = temp.Close() // it is made anew at the next try
 		}
@@ -224,17 +224,17 @@ func (out *outbound) announce(p *peer, o *Op) bool {
 	p.outstanding++
 	o.temp, o.state, o.number = temp, sent, number
 	if p.far == nil {
-		h := header{kind: announce, source: uint32(out.rank), tag: o.Tag, context: o.Context, typ: o.Type, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
-		if out.links.isPath(p) {
-			h.word, _ = out.memory.hold(p, number) // there is one for each that is outstanding
+		h := header{kind: announce, source: uint32(out.self.rank), tag: o.Tag, context: o.Context, typ: o.Type, id: number, length: uint64(len(o.buf)), address: address(o.buf), key: key.RKey()}
+		if out.wire.isPath(p) {
+			h.word, _ = out.self.hold(p, number) // there is one for each that is outstanding
 		}
-		out.links.postInline(p, h.put(out.links.small[:])) // a failure fails the peer, and o with it
+		out.wire.postInline(p, h.put(out.wire.small[:])) // a failure fails the peer, and o with it
 	}
 	return true
 }
 
 // stage is where a message of n bytes can be copied that is announced next; nil: it stays where it is.
-func (s *rings) stage(n int) []byte { return s.memory.stage(s.freeTickets[len(s.freeTickets)-1], n) }
+func (s *rings) stage(n int) []byte { return s.self.stage(s.freeTickets[len(s.freeTickets)-1], n) }
 
 // announce announces a send under a number, with a ticket, of which there is one, and where its bytes are; false: there
 // is no room.
@@ -264,19 +264,19 @@ func (s *rings) announce(p *peer, o *Op, number uint32, from uint64, key uint32,
 
 // answered handles the answer to an announcement.
 func (out *outbound) answered(p *peer, id uint32, err error) {
-	o := out.ops.get(id)
+	o := out.self.get(id)
 	if o == nil || o.peer != p || o.state != sent {
-		out.failures.fail(p, errStray)
+		out.lines.fail(p, errStray)
 		return
 	}
-	out.ops.remove(id)
-	out.rings.freeTicket(o)
-	out.memory.letGo(p, id)
+	out.self.remove(id)
+	out.lines.freeTicket(o)
+	out.self.letGo(p, id)
 	p.outstanding--
 	if closing := o.drop(); err == nil {
 		err = closing
 	}
-	out.ops.complete(o, err)
+	out.self.complete(o, err)
 	if p.queue.head != nil {
 		out.pump(p)
 	}

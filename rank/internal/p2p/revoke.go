@@ -17,41 +17,41 @@ var ErrRevoked = errors.New("its communicator was revoked")
 // is mapped and does not read it yet. Elsewhere the peer may read it at any time: it ends when the
 // peer answers, which refuses it in its first call after it has revoked the context too.
 func (e *Engine) Revoke(context uint32) {
-	e.revoked.add(context)
+	e.traffic.revoked.add(context)
 	e.Purge(context)
 	cancel := func(r *match.Receive[*Op]) {
 		if r.Context == context {
-			e.ops.matches.Cancel(r)
-			e.ops.complete(r.Value, ErrRevoked)
+			e.self.matches.Cancel(r)
+			e.self.complete(r.Value, ErrRevoked)
 		}
 	}
-	e.ops.matches.Posted(match.Any, cancel)
-	for i := range e.peers {
-		e.ops.matches.Posted(int32(i), cancel)
-		p := &e.peers[i]
+	e.self.matches.Posted(match.Any, cancel)
+	for i := range e.self.peers {
+		e.self.matches.Posted(int32(i), cancel)
+		p := &e.self.peers[i]
 		for o := p.queue.head; o != nil; {
 			next := o.next
 			if o.Context == context {
 				p.remove(o)
-				e.ops.complete(o, ErrRevoked)
+				e.self.complete(o, ErrRevoked)
 			}
 			o = next
 		}
 	}
-	for i := range e.ops.rows {
-		o := e.ops.rows[i].value
+	for i := range e.self.rows {
+		o := e.self.rows[i].value
 		if o == nil || o.state != sent || o.Context != context || o.detached || o.peer == nil {
 			continue
 		}
 		if o.ticket == 0 && o.long() {
 			continue // its memory may be read
 		}
-		if o.ticket != 0 && !e.rings.takeBack(o) {
+		if o.ticket != 0 && !e.lines.takeBack(o) {
 			continue // it is being read
 		}
-		e.disown(o)
+		e.waits.disown(o)
 		_ = o.drop() // ErrRevoked comes first
-		e.ops.complete(o, ErrRevoked)
+		e.self.complete(o, ErrRevoked)
 	}
 }
 
@@ -62,8 +62,8 @@ func (s *rings) takeBack(o *Op) bool {
 
 // disown has the peer's answer to an operation be nobody's.
 func (w *waits) disown(o *Op) {
-	rest := w.ops.newOp()
+	rest := w.self.newOp()
 	rest.state, rest.detached, rest.peer, rest.number, rest.ticket = sent, true, o.peer, o.number, o.ticket
-	w.ops.replace(o.number, rest)
+	w.self.replace(o.number, rest)
 	o.ticket = 0
 }

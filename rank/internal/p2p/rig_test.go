@@ -78,8 +78,8 @@ type member struct {
 
 // contacts is how many peers it has reached for.
 func (p *member) contacts() (n int) {
-	for i := range p.size {
-		if p.set.Met(i) {
+	for i := range p.self.size {
+		if p.self.set.Met(i) {
 			n++
 		}
 	}
@@ -239,7 +239,7 @@ func (p *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 	}
 	p.closes = append(p.closes, p.Engine.Close)
 	card := wireup.Card{Local: rank}
-	p.set.Show(&card, p.Target())
+	p.self.set.Show(&card, p.Target())
 	card.Control, card.ControlKey = p.Control()
 	for i := range size {
 		if i != rank && !tr.onDemand {
@@ -255,7 +255,7 @@ func (p *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 	if err != nil {
 		return err
 	}
-	p.set.Learn(cards)
+	p.self.set.Learn(cards)
 	if tr.onDemand {
 		p.Survey()
 		return exchange.Barrier(ctx)
@@ -264,7 +264,7 @@ func (p *member) open(ctx context.Context, segment *shm.Segment, rank, size int,
 		if i == rank {
 			continue
 		}
-		if err := p.set.Connect(p.QP(i), i, cards[i].Messages.For(i, rank)); err != nil {
+		if err := p.self.set.Connect(p.QP(i), i, cards[i].Messages.For(i, rank)); err != nil {
 			return err
 		}
 		if err := p.Attach(i); err != nil {
@@ -321,7 +321,7 @@ func checkLetter(b []byte, source, tag, number int) error {
 
 // env is the envelope of what this rank sends.
 func (p *member) env(tag int) match.Envelope {
-	return match.Envelope{Context: 1, Source: int32(p.rank), Tag: int32(tag)}
+	return match.Envelope{Context: 1, Source: int32(p.self.rank), Tag: int32(tag)}
 }
 
 // want is the envelope of a receive.

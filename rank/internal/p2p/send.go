@@ -18,12 +18,12 @@ type outbound struct{ inbound }
 // sendSelf gives a message to the rank itself without waiting for its receive:
 // there is nobody else to post that while the call runs.
 func (out *outbound) sendSelf(buf []byte, env match.Envelope, mode Mode) error {
-	if r := out.ops.matches.Arrive(env); r != nil {
-		out.inbound.deliver(r.Value, env, buf)
+	if r := out.self.matches.Arrive(env); r != nil {
+		out.deliver(r.Value, env, buf)
 		return nil
 	}
 	if mode == Synchronous {
-		return &PeerError{Peer: out.rank, Err: ErrSelf}
+		return &PeerError{Peer: out.self.rank, Err: ErrSelf}
 	}
 	out.keepOwn(buf, env)
 	return nil
@@ -34,33 +34,32 @@ func (out *outbound) keepOwn(buf []byte, env match.Envelope) {
 	m := out.inbound.newArrival(env)
 	m.Value.data = append(m.Value.data[:0], buf...)
 	m.Value.length = len(buf)
-	out.ops.matches.Keep(m)
+	out.self.matches.Keep(m)
 }
 
 // TrySend sends buf if it can leave at once and nothing is to be waited for. That
 // is all of a send then; false: nothing was done.
-func (out *outbound) TrySend(buf []byte, env match.Envelope, peer int, mode Mode) bool {
-	if mode != Standard && mode != Ready || peer == out.rank || out.failures.err != nil {
+func (e *Engine) TrySend(buf []byte, env match.Envelope, peer int, mode Mode) bool {
+	if mode != Standard && mode != Ready || peer == e.self.rank || e.lines.err != nil {
 		return false
 	}
-	p := &out.peers[peer]
-	return p.Err() == nil && len(buf) <= p.eager && p.queue.head == nil && out.sendShort(p, eager, buf, env, 0) && p.Err() == nil
+	p := &e.self.peers[peer]
+	return p.Err() == nil && len(buf) <= p.eager && p.queue.head == nil && e.traffic.sendShort(p, eager, buf, env, 0) && p.Err() == nil
 }
 
-// Isend starts to send buf, which is the operation's until that is done. It does
-// not block: what cannot leave waits in line, in order.
-func (out *outbound) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
-	if out.failures.err != nil {
-		return nil, out.failures.err
+// isend is Engine.Isend.
+func (out *outbound) isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
+	if out.lines.err != nil {
+		return nil, out.lines.err
 	}
-	if peer == out.rank {
+	if peer == out.self.rank {
 		return out.isendSelf(buf, env, mode), nil
 	}
-	p := &out.peers[peer]
+	p := &out.self.peers[peer]
 	if p.Err() != nil {
 		return nil, p.Err()
 	}
-	o := out.ops.newOp()
+	o := out.self.newOp()
 	if len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && out.sendShort(p, eager, buf, env, 0) {
 		o.state, o.err = done, p.Err()
 		return o, nil
@@ -75,30 +74,30 @@ func (out *outbound) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int,
 // Notify sends a short message that nobody waits for, in memory that is the engine's from here on. A
 // message that cannot leave at once stays in line, and leaves in some later call of this rank, at the latest
 // in Drain: no time limit loses it, only the failure of its peer.
-func (out *outbound) Notify(buf []byte, env match.Envelope, peer int) {
-	o, err := out.Isend(buf, nil, env, peer, Standard)
+func (e *Engine) Notify(buf []byte, env match.Envelope, peer int) {
+	o, err := e.Isend(buf, nil, env, peer, Standard)
 	if err != nil {
 		return
 	}
 	if o.detached = true; o.state == done {
-		out.ops.recycle(o)
+		e.self.recycle(o)
 	}
 }
 
 // isendSelf starts a send to the rank itself. A long or a synchronous one is done
 // when it was received.
 func (out *outbound) isendSelf(buf []byte, env match.Envelope, mode Mode) *Op {
-	o := out.ops.newOp()
+	o := out.self.newOp()
 	o.Envelope, o.mode = env, mode
-	if r := out.ops.matches.Arrive(env); r != nil {
-		out.inbound.deliver(r.Value, env, buf)
-	} else if mode != Synchronous && len(buf) <= out.eager {
+	if r := out.self.matches.Arrive(env); r != nil {
+		out.deliver(r.Value, env, buf)
+	} else if mode != Synchronous && len(buf) <= out.self.eager {
 		out.keepOwn(buf, env)
 	} else {
 		o.state, o.buf = sent, buf
 		m := out.inbound.newArrival(env)
 		m.Value.op, m.Value.length = o, len(buf)
-		out.ops.matches.Keep(m)
+		out.self.matches.Keep(m)
 		return o
 	}
 	o.state = done
@@ -111,7 +110,7 @@ func (out *outbound) pump(p *peer) {
 	for p.Err() == nil && p.queue.head != nil && out.ship(p, p.queue.head) {
 	}
 	if p.Err() == nil && p.queue.head != nil {
-		out.chores.later(p)
+		out.wire.later(p)
 	}
 }
 
@@ -127,7 +126,7 @@ func (out *outbound) ship(p *peer, o *Op) bool {
 			return false
 		}
 		var ok bool
-		if number, ok = out.ops.add(o); !ok {
+		if number, ok = out.self.add(o); !ok {
 			return false
 		}
 	}
@@ -143,7 +142,7 @@ func (out *outbound) ship(p *peer, o *Op) bool {
 		left = out.sendShort(p, eager, o.buf, o.Envelope, 0)
 	}
 	if o.mode == Synchronous && (!left || p.Err() != nil) {
-		out.ops.remove(number)
+		out.self.remove(number)
 	}
 	switch {
 	case !left:
@@ -153,7 +152,7 @@ func (out *outbound) ship(p *peer, o *Op) bool {
 	}
 	p.queue.pop()
 	if o.mode != Synchronous {
-		out.ops.complete(o, nil)
+		out.self.complete(o, nil)
 		return true
 	}
 	p.outstanding++
@@ -165,29 +164,29 @@ func (out *outbound) ship(p *peer, o *Op) bool {
 func (out *outbound) sendShort(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
 	number = typedID(env.Type, number)
 	if p.far != nil {
-		return out.rings.sendMapped(p, what, buf, env, number)
+		return out.lines.sendMapped(p, what, buf, env, number)
 	}
 	if p.mapped {
 		// A failure fails the peer, which ends the message too.
-		return !out.links.meet(p) || out.rings.sendMapped(p, what, buf, env, number)
+		return !out.wire.meet(p) || out.lines.sendMapped(p, what, buf, env, number)
 	}
-	if !out.links.connected(p) {
+	if !out.wire.connected(p) {
 		return p.Err() != nil
 	}
-	inline := eagerHeader+len(buf) <= out.inline
-	if out.memory.credits(p) <= 0 || p.Room() <= 0 || !inline && len(out.memory.slots) == 0 {
+	inline := eagerHeader+len(buf) <= out.self.inline
+	if out.self.credits(p) <= 0 || p.Room() <= 0 || !inline && len(out.self.slots) == 0 {
 		return false
 	}
 	p.sent++
 	if inline {
-		n := putEager(out.links.small[:], what, uint32(out.rank), env.Tag, env.Context, number)
-		out.links.postInline(p, n+copy(out.links.small[n:], buf)) // a failure fails the peer
+		n := putEager(out.wire.small[:], what, uint32(out.self.rank), env.Tag, env.Context, number)
+		out.wire.postInline(p, n+copy(out.wire.small[n:], buf)) // a failure fails the peer
 		return true
 	}
-	slot := out.memory.slots[len(out.memory.slots)-1]
-	out.memory.slots = out.memory.slots[:len(out.memory.slots)-1]
-	b := out.memory.mem[out.memory.slotAt(slot):]
-	n := putEager(b, what, uint32(out.rank), env.Tag, env.Context, number)
-	out.links.postSlot(p, slot, n+copy(b[n:], buf))
+	slot := out.self.slots[len(out.self.slots)-1]
+	out.self.slots = out.self.slots[:len(out.self.slots)-1]
+	b := out.self.mem[out.self.slotAt(slot):]
+	n := putEager(b, what, uint32(out.self.rank), env.Tag, env.Context, number)
+	out.wire.postSlot(p, slot, n+copy(b[n:], buf))
 	return true
 }

@@ -98,10 +98,10 @@ func (s *split) last(length int) (at, n int) {
 // help begins to help the receiver of an announced message.
 func (in *inbound) help(p *peer, id uint32, ln *line) {
 	length := binary.NativeEndian.Uint64(ln.data[0:])
-	o := in.ops.get(id)
+	o := in.self.get(id)
 	if o == nil || o.peer != p || o.state != sent || o.ticket == 0 || length < splitFrom || length > uint64(len(o.buf)) ||
 		binary.NativeEndian.Uint32(ln.data[20:]) != o.generation {
-		in.failures.damaged(p)
+		in.lines.damaged(p)
 		return
 	}
 	o.length = int(length)
@@ -112,10 +112,10 @@ func (in *inbound) help(p *peer, id uint32, ln *line) {
 	case o.temp != nil:
 		o.lkey = o.temp.LKey()
 	default:
-		o.lkey = in.memory.all.LKey()
+		o.lkey = in.self.all.LKey()
 	}
-	o.split = newSplit(&in.rings.tickets[o.ticket-1], o.generation, o.length)
-	in.chores.assign(p, chore{help: true, id: id})
+	o.split = newSplit(&in.lines.tickets[o.ticket-1], o.generation, o.length)
+	in.wire.assign(p, chore{help: true, id: id})
 }
 
 // A stage is how far a receive in pieces is whose own part is read.
@@ -146,20 +146,20 @@ func (s *split) stage() stage {
 // the sender does, and reads a piece that no sender has taken, of the newest. Each look
 // at a ticket may take its line from the sender, so it looks at three.
 func (in *inbound) collect() {
-	for len(in.chores.splits) > 0 && in.settle(0, false) {
+	for len(in.wire.splits) > 0 && in.settle(0, false) {
 	}
-	if n := len(in.chores.splits); n > 1 { // behind a sender that is slow there may be others
+	if n := len(in.wire.splits); n > 1 { // behind a sender that is slow there may be others
 		in.turn++
 		in.settle(int(in.turn%uint32(n)), false)
 	}
-	if n := len(in.chores.splits); n > 0 {
+	if n := len(in.wire.splits); n > 0 {
 		in.settle(n-1, true)
 	}
 }
 
 // settle looks after one of splits and tells whether it has left.
 func (in *inbound) settle(i int, read bool) (left bool) {
-	o := in.splitOp(in.chores.splits[i])
+	o := in.splitOp(in.wire.splits[i])
 	at, n := 0, 0
 	if o != nil { // else it has failed
 		switch stage := o.split.stage(); {
@@ -171,11 +171,11 @@ func (in *inbound) settle(i int, read bool) (left bool) {
 			}
 		}
 	}
-	in.chores.splits = append(in.chores.splits[:i], in.chores.splits[i+1:]...)
+	in.wire.splits = append(in.wire.splits[:i], in.wire.splits[i+1:]...)
 	switch {
 	case o == nil:
 	case n > 0:
-		in.chores.readPart(o.peer, o, at, n)
+		in.wire.readPart(o.peer, o, at, n)
 	default:
 		in.readAll(o.peer, o)
 	}
@@ -184,7 +184,7 @@ func (in *inbound) settle(i int, read bool) (left bool) {
 
 // splitOp is a receive that is under way in pieces.
 func (in *inbound) splitOp(number uint32) *Op {
-	if o := in.ops.get(number); o != nil && o.state == moving && o.split.of != nil {
+	if o := in.self.get(number); o != nil && o.state == moving && o.split.of != nil {
 		return o
 	}
 	return nil

@@ -66,7 +66,7 @@ func TestForeignClaimGivesNothing(t *testing.T) {
 func TestReceiverReadsAlone(t *testing.T) {
 	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *member) error {
 		for _, fails := range []bool{false, true} {
-			if p.rank == 1 {
+			if p.self.rank == 1 {
 				var ops []*Op
 				for i := range 5 {
 					o, err := p.Isend(letter(make([]byte, splitFrom+i*9973), 1, 1, i), nil, p.env(1), 0, Standard)
@@ -74,7 +74,7 @@ func TestReceiverReadsAlone(t *testing.T) {
 						return err
 					}
 					if ops = append(ops, o); fails {
-						p.helpless(&Op{ticket: o.ticket, split: split{of: &p.rings.tickets[o.ticket-1]}})
+						p.lines.helpless(&Op{ticket: o.ticket, split: split{of: &p.lines.tickets[o.ticket-1]}})
 					}
 				}
 				p.meet()
@@ -111,12 +111,12 @@ func TestWindowIsShared(t *testing.T) {
 			var ops []*Op
 			for i := range window {
 				n := splitFrom - 2 + (i*round*7919)%200000
-				out[i], in[i] = letter(make([]byte, n), p.rank, round, i), make([]byte, n+i%3*1000)
-				r, err := p.Irecv(in[i], nil, want(1-p.rank, round), nil)
+				out[i], in[i] = letter(make([]byte, n), p.self.rank, round, i), make([]byte, n+i%3*1000)
+				r, err := p.Irecv(in[i], nil, want(1-p.self.rank, round), nil)
 				if err != nil {
 					return err
 				}
-				s, err := p.Isend(out[i], nil, p.env(round), 1-p.rank, Standard)
+				s, err := p.Isend(out[i], nil, p.env(round), 1-p.self.rank, Standard)
 				if err != nil {
 					return err
 				}
@@ -126,7 +126,7 @@ func TestWindowIsShared(t *testing.T) {
 				return err
 			}
 			for i := range window {
-				if err := checkLetter(in[i][:len(out[i])], 1-p.rank, round, i); err != nil {
+				if err := checkLetter(in[i][:len(out[i])], 1-p.self.rank, round, i); err != nil {
 					return err
 				}
 			}
@@ -141,7 +141,7 @@ func TestWindowIsShared(t *testing.T) {
 func TestSenderHelps(t *testing.T) {
 	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *member) error {
 		const n = 1<<20 + 12345
-		if p.rank == 1 {
+		if p.self.rank == 1 {
 			o, err := p.Isend(letter(make([]byte, n), 1, 1, 0), nil, p.env(1), 0, Standard)
 			if err != nil {
 				return err
@@ -179,15 +179,15 @@ func TestSenderHelps(t *testing.T) {
 func TestHelperDies(t *testing.T) {
 	died := errors.New("it has died")
 	over(t, mappedOnly, []int{2}, func(ctx context.Context, p *member) error {
-		if p.rank == 1 {
+		if p.self.rank == 1 {
 			o, err := p.Isend(make([]byte, 1<<20), nil, p.env(1), 0, Standard)
 			if err != nil {
 				return err
 			}
 			p.meet()
-			s := newSplit(&p.rings.tickets[o.ticket-1], o.generation, 1<<20)
+			s := newSplit(&p.lines.tickets[o.ticket-1], o.generation, 1<<20)
 			// Claimed as soon as the receiver has offered it.
-			if err := p.waiter.Wait(ctx, ready(func() bool { _, n := s.last(1 << 20); return n > 0 })); err != nil {
+			if err := p.waits.waiter.Wait(ctx, ready(func() bool { _, n := s.last(1 << 20); return n > 0 })); err != nil {
 				return err
 			}
 			p.meet()
@@ -215,11 +215,11 @@ func TestHelperDies(t *testing.T) {
 		if _, err := p.Finish(o); !errors.Is(err, died) {
 			return fmt.Errorf("%v, want %v", err, died)
 		}
-		if len(p.splits) > 0 {
+		if len(p.wire.splits) > 0 {
 			p.Progress()
 		}
-		if len(p.splits) > 0 {
-			return fmt.Errorf("%d receives wait still", len(p.splits))
+		if len(p.wire.splits) > 0 {
+			return fmt.Errorf("%d receives wait still", len(p.wire.splits))
 		}
 		return nil
 	})

@@ -15,11 +15,11 @@ func TestStagedMessagesNeedNoQueuePair(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d bytes", tt.window, tt.bytes), func(t *testing.T) {
 			over(t, []transport{{name: "on demand", mapped: true, onDemand: true}}, []int{2}, func(ctx context.Context, p *member) error {
 				const rounds = 3
-				peer := 1 - p.rank
+				peer := 1 - p.self.rank
 				for round := range rounds {
 					sends, receives, got := make([]*Op, tt.window), make([]*Op, tt.window), make([][]byte, tt.window)
 					for i := range tt.window {
-						buf := letter(make([]byte, tt.bytes), p.rank, round, i)
+						buf := letter(make([]byte, tt.bytes), p.self.rank, round, i)
 						o, err := p.Isend(buf, nil, p.env(round), peer, Standard)
 						if err != nil {
 							return err
@@ -50,9 +50,9 @@ func TestStagedMessagesNeedNoQueuePair(t *testing.T) {
 				if n := p.connections(); n != tt.connections {
 					return fmt.Errorf("%d queue pairs are connected, want %d", n, tt.connections)
 				}
-				for _, ticket := range p.freeTickets[ticketMax-stagesMost:] {
+				for _, ticket := range p.lines.freeTickets[ticketMax-stagesMost:] {
 					if ticket >= stagesMost {
-						return fmt.Errorf("tickets %v are free, and ticket %d, which has no stage, is taken before one that has", p.freeTickets, ticket)
+						return fmt.Errorf("tickets %v are free, and ticket %d, which has no stage, is taken before one that has", p.lines.freeTickets, ticket)
 					}
 				}
 				return nil

@@ -14,17 +14,17 @@ import (
 // pairs move from inboxes to rings.
 func TestTraffic(t *testing.T) {
 	over(t, transports[:3], []int{4, 9, 10, 16}, func(ctx context.Context, p *member) error {
-		order := rand.New(rand.NewPCG(uint64(p.size), 5)) // the same in all
+		order := rand.New(rand.NewPCG(uint64(p.self.size), 5)) // the same in all
 		b := make([]byte, 100)
-		for i := range 40 * p.size * p.size {
-			from, to, n := order.IntN(p.size), order.IntN(p.size), order.IntN(80)
+		for i := range 40 * p.self.size * p.self.size {
+			from, to, n := order.IntN(p.self.size), order.IntN(p.self.size), order.IntN(80)
 			switch {
 			case from == to:
-			case p.rank == from:
+			case p.self.rank == from:
 				if err := p.Send(ctx, letter(b[:n], from, 3, i), nil, p.env(3), to); err != nil {
 					return fmt.Errorf("message %d, to %d: %w", i, to, err)
 				}
-			case p.rank == to:
+			case p.self.rank == to:
 				st, err := p.Recv(ctx, b, nil, want(from, 3), nil)
 				if err != nil {
 					return fmt.Errorf("message %d, from %d: %w", i, from, err)
@@ -51,9 +51,9 @@ func TestWrapAround(t *testing.T) {
 	// Up to 9 ranks a message has as many lines as it needs, beyond at most 8.
 	over(t, transports[:3], []int{2, 10}, func(ctx context.Context, p *member) error {
 		const window = 24
-		other := p.rank ^ 1
-		own, theirs := rand.New(rand.NewPCG(uint64(p.rank), 13)), rand.New(rand.NewPCG(uint64(other), 13))
-		late := rand.New(rand.NewPCG(uint64(p.rank), 17))
+		other := p.self.rank ^ 1
+		own, theirs := rand.New(rand.NewPCG(uint64(p.self.rank), 13)), rand.New(rand.NewPCG(uint64(other), 13))
+		late := rand.New(rand.NewPCG(uint64(p.self.rank), 17))
 		length := func(r *rand.Rand) int {
 			if r.IntN(2) == 0 {
 				return lineData + 1 + r.IntN(500)
@@ -63,7 +63,7 @@ func TestWrapAround(t *testing.T) {
 		var sends, recvs [window]*Op
 		var out, in [window][mappedEager]byte
 		wanted := make([]byte, mappedEager)
-		for i := range messages/p.size + window {
+		for i := range messages/p.self.size + window {
 			w := i % window
 			if number := i - window; number >= 0 {
 				if err := p.Wait(ctx, recvs[w]); err != nil {
@@ -81,7 +81,7 @@ func TestWrapAround(t *testing.T) {
 					return fmt.Errorf("send %d: %w", number, err)
 				}
 			}
-			if i >= messages/p.size {
+			if i >= messages/p.self.size {
 				continue
 			}
 			var err error
@@ -92,7 +92,7 @@ func TestWrapAround(t *testing.T) {
 				}
 			}
 			n := length(own)
-			if sends[w], err = p.Isend(letter(out[w][:n], p.rank, 3, i), nil, p.env(3), other, Standard); err != nil {
+			if sends[w], err = p.Isend(letter(out[w][:n], p.self.rank, 3, i), nil, p.env(3), other, Standard); err != nil {
 				return err
 			}
 			if lags {

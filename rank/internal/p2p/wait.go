@@ -75,10 +75,8 @@ func (w *waits) waitInTurns(ctx context.Context, c condition) error {
 	return own.err
 }
 
-// Wait waits until o is done, which a failure of its peer brings about too; o
-// holds its own error. When ctx ends before, or the engine fails, the error says
-// so, and the operation goes on.
-func (w *waits) Wait(ctx context.Context, o *Op) error {
+// waitOp is Engine.Wait.
+func (w *waits) waitOp(ctx context.Context, o *Op) error {
 	if o.state == done {
 		return nil
 	}
@@ -87,26 +85,28 @@ func (w *waits) Wait(ctx context.Context, o *Op) error {
 
 // WaitFor waits until c is ready and makes progress meanwhile. Operations whose
 // peers fail become done, so a condition made of operations ends in bounded time.
-func (w *waits) WaitFor(ctx context.Context, c wait.Condition) error {
-	return w.wait(ctx, condition{what: untilReady, outer: c})
+func (e *Engine) WaitFor(ctx context.Context, c wait.Condition) error {
+	return e.waits.wait(ctx, condition{what: untilReady, outer: c})
 }
 
 // Drain waits until all that was sent has left and was answered, and the send
 // queues are empty.
-func (w *waits) Drain(ctx context.Context) error { return w.wait(ctx, condition{what: untilDrained}) }
+func (e *Engine) Drain(ctx context.Context) error {
+	return e.waits.wait(ctx, condition{what: untilDrained})
+}
 
 // Ready tells whether the wait is over, by success or by failure.
 func (c *condition) Ready() bool {
 	w := c.waits
-	w.progress.Progress()
+	w.move()
 	if w.other != nil {
 		w.other()
 	}
 	if c.satisfied() {
 		return true
 	}
-	if w.failures.err != nil {
-		c.err = w.failures.err
+	if w.lines.err != nil {
+		c.err = w.lines.err
 		return true
 	}
 	if *w.idle != w.seenIdle {
@@ -117,7 +117,7 @@ func (c *condition) Ready() bool {
 		}
 	}
 	if c.what == untilMessage {
-		c.err = w.inbound.lost(c.want, c.group)
+		c.err = w.traffic.lost(c.want, c.group)
 	}
 	return c.err != nil
 }
@@ -129,19 +129,19 @@ func (c *condition) satisfied() bool {
 	case untilReady:
 		return c.outer.Ready()
 	case untilMessage:
-		return c.waits.inbound.peek(c.want) != nil
+		return c.waits.traffic.peek(c.want) != nil
 	}
 	return c.waits.drained()
 }
 
 func (w *waits) drained() bool {
-	for i := range w.peers {
-		p := &w.peers[i]
-		if i == w.rank || p.Err() != nil {
+	for i := range w.self.peers {
+		p := &w.self.peers[i]
+		if i == w.self.rank || p.Err() != nil {
 			continue
 		}
 		if p.Flying() > 0 {
-			w.links.probePeer(p)
+			w.wire.probePeer(p)
 			return false
 		}
 		if len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0 {
@@ -154,19 +154,19 @@ func (w *waits) drained() bool {
 // lookAfter makes sure of the peers that anything waits for. What is wrong with
 // one ends the operations that concern it.
 func (w *waits) lookAfter(c *condition) {
-	if w.mapping {
+	if w.self.mapping {
 		w.progress.lookAtClaims()
 	}
-	for i := range w.peers {
-		p := &w.peers[i]
-		if p.queue.head != nil || p.outstanding > 0 || p.reading > 0 || w.ops.matches.Awaits(i) || c.what == untilDrained {
-			_ = w.Check(i)
+	for i := range w.self.peers {
+		p := &w.self.peers[i]
+		if p.queue.head != nil || p.outstanding > 0 || p.reading > 0 || w.self.matches.Awaits(i) || c.what == untilDrained {
+			_ = w.check(i)
 		}
 	}
-	w.ops.matches.Posted(match.Any, func(r *match.Receive[*Op]) { w.checkGroup(r.Value.group) })
+	w.self.matches.Posted(match.Any, func(r *match.Receive[*Op]) { w.checkGroup(r.Value.group) })
 	if c.what == untilMessage {
 		if c.want.Source >= 0 {
-			_ = w.Check(int(c.want.Source))
+			_ = w.check(int(c.want.Source))
 		} else {
 			w.checkGroup(c.group)
 		}
@@ -174,50 +174,48 @@ func (w *waits) lookAfter(c *condition) {
 }
 
 func (w *waits) checkGroup(group []int32) {
-	w.failures.among(group, func(p *peer) { _ = w.Check(int(p.rank)) })
+	w.lines.among(group, func(p *peer) { _ = w.check(int(p.rank)) })
 }
 
-// Check makes sure of a peer: it is Known, and asks one on another host for an
-// answer. It is meant for a rank that has waited for a while.
-func (w *waits) Check(peer int) error {
-	if err := w.Known(peer); err != nil || peer == w.rank {
+// check is Engine.Check.
+func (w *waits) check(peer int) error {
+	if err := w.known(peer); err != nil || peer == w.self.rank {
 		return err
 	}
-	p := &w.peers[peer]
+	p := &w.self.peers[peer]
 	if w.remote != nil && w.remote(peer) {
 		now := time.Now().UnixNano()
 		switch since := now - p.lastProbe; {
 		case p.QP != nil && since >= probeEvery:
 			p.lastProbe = now
-			w.links.probePeer(p)
+			w.wire.probePeer(p)
 		case p.QP == nil && since >= mailEvery:
 			p.lastProbe = now
-			w.set.Probe(peer)
+			w.self.set.Probe(peer)
 		}
 	}
 	return nil
 }
 
-// Known is the error of a peer that is known to have died, or not to be reached. That it was
-// cut because a long send was given up says nothing about it.
-func (w *waits) Known(peer int) error {
-	if peer == w.rank {
+// known is Engine.Known.
+func (w *waits) known(peer int) error {
+	if peer == w.self.rank {
 		return nil
 	}
-	p := &w.peers[peer]
+	p := &w.self.peers[peer]
 	if p.Err() != nil && !p.wasCut() {
 		return p.Err()
 	}
-	if w.failures.dead != nil {
-		if err := w.failures.dead(peer); err != nil {
-			_ = w.set.Mourn(peer)
-			w.failures.fail(p, err)
+	if w.lines.dead != nil {
+		if err := w.lines.dead(peer); err != nil {
+			_ = w.self.set.Mourn(peer)
+			w.lines.fail(p, err)
 			return &PeerError{Peer: peer, Err: err, lost: true}
 		}
 	}
 	if p.QP == nil {
-		if err := w.set.Failed(peer); err != nil {
-			w.failures.fail(p, err)
+		if err := w.self.set.Failed(peer); err != nil {
+			w.lines.fail(p, err)
 			return p.Err()
 		}
 	}
@@ -226,8 +224,8 @@ func (w *waits) Known(peer int) error {
 
 // Unreachable tells whether a peer is known to have failed, or where only the connection with it has. Ask Check
 // first to make sure.
-func (w *waits) Unreachable(peer int) bool {
-	return w.Known(peer) != nil || peer != w.rank && w.peers[peer].Err() != nil
+func (e *Engine) Unreachable(peer int) bool {
+	return e.Known(peer) != nil || peer != e.self.rank && e.self.peers[peer].Err() != nil
 }
 
 func (p *peer) wasCut() bool { return errors.Is(p.Err(), ErrCut) || errors.Is(p.Err(), ErrStill) }
@@ -239,7 +237,7 @@ func (w *waits) giveUp(o *Op, cause error) (Status, error) {
 	if w.quit(o, cause); o.detached {
 		return Status{}, cause
 	}
-	return w.ops.Finish(o)
+	return w.self.finish(o)
 }
 
 // quit is giveUp without the outcome. The operation is done, or detached.
@@ -247,10 +245,10 @@ func (w *waits) quit(o *Op, cause error) {
 	switch o.state {
 	case queued:
 		o.peer.remove(o)
-		w.ops.complete(o, cause)
+		w.self.complete(o, cause)
 	case posted:
-		w.ops.matches.Cancel(&o.Receive)
-		w.ops.complete(o, cause)
+		w.self.matches.Cancel(&o.Receive)
+		w.self.complete(o, cause)
 	case sent:
 		if o.peer == nil || o.long() {
 			w.withdraw(o, cause)
@@ -267,8 +265,8 @@ func (w *waits) quit(o *Op, cause error) {
 // or worse: the device sees to a peer that does not answer, and here a peer that
 // helps and stands still loses the connection.
 func (w *waits) arrive(o *Op, cause error) {
-	if w.inbound.unread(o) {
-		w.ops.complete(o, cause)
+	if w.traffic.unread(o) {
+		w.self.complete(o, cause)
 		return
 	}
 	ctx := w.forever
@@ -285,16 +283,16 @@ func (w *waits) arrive(o *Op, cause error) {
 		w.breakOff(p)
 		o.err = &PeerError{Peer: int(p.rank), Err: fmt.Errorf("%w, and %w", cause, ErrStill)}
 	default:
-		w.ops.complete(o, err)
+		w.self.complete(o, err)
 	}
 }
 
 // Settle waits until a receive is done, as far as ctx allows, and then gives it up. It is
 // done in any case.
-func (w *waits) Settle(ctx context.Context, o *Op) {
+func (e *Engine) Settle(ctx context.Context, o *Op) {
 	if o.state != done {
-		if err := w.Wait(ctx, o); err != nil {
-			w.quit(o, err)
+		if err := e.Wait(ctx, o); err != nil {
+			e.waits.quit(o, err)
 		}
 	}
 }
@@ -303,15 +301,15 @@ func (w *waits) Settle(ctx context.Context, o *Op) {
 func (w *waits) withdraw(o *Op, cause error) {
 	p := o.peer
 	if p == nil { // to the rank itself
-		for m := w.ops.matches.Peek(o.Envelope); m != nil; m = w.ops.matches.Next(m) {
+		for m := w.self.matches.Peek(o.Envelope); m != nil; m = w.self.matches.Next(m) {
 			if m.Value.op == o {
-				w.ops.matches.Drop(m)
+				w.self.matches.Drop(m)
 				m.Value.op = nil
-				w.inbound.release(m)
+				w.traffic.release(m)
 				break
 			}
 		}
-		w.ops.complete(o, cause)
+		w.self.complete(o, cause)
 		return
 	}
 	if p.far != nil {
@@ -325,13 +323,13 @@ func (w *waits) withdraw(o *Op, cause error) {
 // withdrawMapped takes back a long message that was announced to a mapped peer. If
 // that reads it already, it is waited for.
 func (w *waits) withdrawMapped(o *Op, cause error) {
-	t := &w.rings.tickets[o.ticket-1]
-	if w.rings.takeBack(o) {
+	t := &w.lines.tickets[o.ticket-1]
+	if w.lines.takeBack(o) {
 		w.disown(o)
 		if err := o.drop(); err != nil {
 			cause = errors.Join(cause, err)
 		}
-		w.ops.complete(o, cause)
+		w.self.complete(o, cause)
 		return
 	}
 	short, cancel := context.WithTimeout(w.forever, stillLimit+helpLimit)
@@ -344,29 +342,29 @@ func (w *waits) withdrawMapped(o *Op, cause error) {
 	if err == short.Err() {
 		w.breakOff(o.peer)
 	} else {
-		w.failures.fail(o.peer, err)
+		w.lines.fail(o.peer, err)
 	}
 }
 
 // breakOff fails a peer that stands still, with all operations that concern it,
 // and tells it for when it goes on. A ring has room for that.
 func (w *waits) breakOff(p *peer) {
-	_ = w.rings.put(p, gone, 0, 0, nil)
-	w.failures.fail(p, ErrStill)
+	_ = w.lines.put(p, gone, 0, 0, nil)
+	w.lines.fail(p, ErrStill)
 }
 
 // cut fails a peer that may still read memory that its owner takes back.
 // The peer is told when that takes no waiting; otherwise it finds out by reading.
 func (w *waits) cut(p *peer) {
-	if p.QP != nil && w.memory.credits(p) > 0 && p.Room() > 0 {
-		h := header{kind: gone, source: uint32(w.rank)}
+	if p.QP != nil && w.self.credits(p) > 0 && p.Room() > 0 {
+		h := header{kind: gone, source: uint32(w.self.rank)}
 		p.sent++
-		w.links.postInline(p, h.put(w.links.small[:])) // a failure fails the peer
+		w.wire.postInline(p, h.put(w.wire.small[:])) // a failure fails the peer
 	}
-	w.failures.fail(p, ErrCut)
+	w.lines.fail(p, ErrCut)
 }
 
 // Abandon gives an operation up, whatever has become of it: its memory is the
 // caller's again, and the operation is the engine's. A long send that was
 // announced takes its connection down (ErrCut). It takes bounded time.
-func (w *waits) Abandon(o *Op) { _, _ = w.giveUp(o, ErrCancelled) }
+func (e *Engine) Abandon(o *Op) { _, _ = e.waits.giveUp(o, ErrCancelled) }

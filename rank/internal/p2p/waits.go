@@ -8,8 +8,8 @@ import (
 
 // AppendWait says what the engine's running call waits for, in words; nothing when none
 // runs, or it waits for what is not the engine's. It is for a rank that is about to sleep.
-func (w *waits) AppendWait(b []byte) []byte {
-	c := &w.cond
+func (e *Engine) AppendWait(b []byte) []byte {
+	c := &e.waits.cond
 	if c.waits == nil {
 		return b
 	}
@@ -18,13 +18,13 @@ func (w *waits) AppendWait(b []byte) []byte {
 		if c.op == nil || c.op.state == done {
 			return b
 		}
-		return w.AppendOp(b, c.op)
+		return e.AppendOp(b, c.op)
 	case untilMessage:
 		return appendEnvelope(append(b, "in a probe for a message from "...), c.want)
 	case untilDrained:
-		for i := range w.peers {
-			p := &w.peers[i]
-			if i != w.rank && p.Err() == nil && (p.Flying() > 0 || len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0) {
+		for i := range e.self.peers {
+			p := &e.self.peers[i]
+			if i != e.self.rank && p.Err() == nil && (p.Flying() > 0 || len(p.todo) > 0 || p.queue.head != nil || p.outstanding > 0) {
 				b = append(b, "for what was sent to rank "...)
 				return append(strconv.AppendInt(b, int64(p.rank), 10), " to arrive"...)
 			}
@@ -33,8 +33,8 @@ func (w *waits) AppendWait(b []byte) []byte {
 	return b
 }
 
-// AppendOp says what an operation waits for.
-func (w *waits) AppendOp(b []byte, o *Op) []byte {
+// appendOp is Engine.AppendOp.
+func (w *waits) appendOp(b []byte, o *Op) []byte {
 	switch {
 	case o.state == posted:
 		return appendEnvelope(append(b, "in a receive from "...), o.Envelope)

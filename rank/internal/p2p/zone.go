@@ -105,7 +105,7 @@ func (z *zones) lend(p *peer, bytes uint64) {
 	if p.loan != nil || z.left == 0 || bytes <= uint64(p.eager) || bytes > landMost || z.lends == nil || !z.lends(int(p.rank)) {
 		return
 	}
-	mr, err := z.memory.pd.AllocMR(zoneBytes, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
+	mr, err := z.self.pd.AllocMR(zoneBytes, rdma.AccessLocalWrite|rdma.AccessRemoteWrite)
 	if err != nil {
 		z.left = 0 // messages are announced
 		return
@@ -138,7 +138,7 @@ func (z *zones) borrow(p *peer, h *header) bool {
 	if z.borrowed == zonesMost {
 		return true // messages are announced
 	}
-	mr, err := z.memory.pd.AllocMR(zoneBytes, rdma.AccessLocalWrite)
+	mr, err := z.self.pd.AllocMR(zoneBytes, rdma.AccessLocalWrite)
 	if err != nil {
 		return true // messages are announced
 	}
@@ -167,26 +167,26 @@ func (l *links) postLanded(p *peer, at, n int, h *header) {
 	before := p.Posted()
 	err := p.Post(l.two[:], idOf(whatMark, p.rank, 0), false)
 	if l.flying += int(p.Posted() - before); err != nil {
-		l.failures.fail(p, err)
+		l.lines.fail(p, err)
 	}
 }
 
 // land sends a message for its peer's zone; false: that has no room.
 func (out *outbound) land(p *peer, what kind, buf []byte, env match.Envelope, number uint32) bool {
 	z := p.zone
-	if z == nil || len(buf) > landMost || p.Room() < 2 || out.memory.credits(p) <= 0 {
+	if z == nil || len(buf) > landMost || p.Room() < 2 || out.self.credits(p) <= 0 {
 		return false
 	}
-	at, ok := z.place(atomic.LoadUint64(&out.memory.credit[p.rank]), len(buf))
+	at, ok := z.place(atomic.LoadUint64(&out.self.credit[p.rank]), len(buf))
 	if !ok {
 		return false
 	}
 	p.sent++
 	z.enter(p.sent, at, len(buf))
 	copy(z.mem[at:], buf)
-	out.chores.told(p)
-	h := header{kind: what, source: uint32(out.rank), tag: env.Tag, context: env.Context, typ: env.Type, id: number, length: uint64(len(buf)), address: uint64(at), word: uint32(p.taken)}
-	out.links.postLanded(p, at, len(buf), &h) // a failure fails the peer
+	out.wire.told(p)
+	h := header{kind: what, source: uint32(out.self.rank), tag: env.Tag, context: env.Context, typ: env.Type, id: number, length: uint64(len(buf)), address: uint64(at), word: uint32(p.taken)}
+	out.wire.postLanded(p, at, len(buf), &h) // a failure fails the peer
 	return true
 }
 
@@ -194,17 +194,17 @@ func (out *outbound) land(p *peer, what kind, buf []byte, env match.Envelope, nu
 func (pr *progress) arrivedIn(p *peer, h *header) (credit bool) {
 	payload, ok := p.loan.message(h)
 	if !ok {
-		pr.failures.damaged(p)
+		pr.lines.damaged(p)
 		return false
 	}
-	pr.memory.hear(p, h.word)
+	pr.self.hear(p, h.word)
 	if h.kind == landed {
 		h.kind = eager
 	} else {
 		h.kind = eagerSync
 	}
 	h.inZone = true
-	return pr.inbound.accept(p, h, payload)
+	return pr.traffic.accept(p, h, payload)
 }
 
 // buffers are recycled, up to unexpectedMax bytes.

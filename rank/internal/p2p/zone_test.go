@@ -63,8 +63,8 @@ func TestZoneAgainstObviousVersion(t *testing.T) {
 
 // exchange sends and receives one message of n bytes on either side of ranks 0 and 1.
 func (p *member) exchange(ctx context.Context, n, tag int) error {
-	in, other := make([]byte, n), 1-p.rank
-	if _, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, n), p.rank, tag, n), Envelope: p.env(tag), Peer: other}, &Receiving{Buf: in, Want: want(other, tag)}); err != nil {
+	in, other := make([]byte, n), 1-p.self.rank
+	if _, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, n), p.self.rank, tag, n), Envelope: p.env(tag), Peer: other}, &Receiving{Buf: in, Want: want(other, tag)}); err != nil {
 		return err
 	}
 	return checkLetter(in, other, tag, n)
@@ -73,7 +73,7 @@ func (p *member) exchange(ctx context.Context, n, tag int) error {
 // The first message of middle length is announced and brings a zone; all others up to landMost are written, and none is read.
 func TestMiddleMessagesLand(t *testing.T) {
 	over(t, withZones, []int{2}, func(ctx context.Context, p *member) error {
-		q := &p.peers[1-p.rank]
+		q := &p.self.peers[1-p.self.rank]
 		for _, n := range []int{q.eager, landMost + 1} {
 			if err := p.exchange(ctx, n, 1); err != nil {
 				return err
@@ -107,10 +107,10 @@ func TestMiddleMessagesLand(t *testing.T) {
 func TestZonesAreBounded(t *testing.T) {
 	over(t, withZones[:1], []int{zonesMost + 4}, func(ctx context.Context, p *member) error {
 		for round := range 3 {
-			for d := 1; d < p.size; d++ {
-				to, from := (p.rank+d)%p.size, (p.rank+p.size-d)%p.size
+			for d := 1; d < p.self.size; d++ {
+				to, from := (p.self.rank+d)%p.self.size, (p.self.rank+p.self.size-d)%p.self.size
 				in := make([]byte, 20000)
-				if _, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, 20000), p.rank, 1, round), Envelope: p.env(1), Peer: to}, &Receiving{Buf: in, Want: want(from, 1)}); err != nil {
+				if _, err := p.Exchange(ctx, &Sending{Buf: letter(make([]byte, 20000), p.self.rank, 1, round), Envelope: p.env(1), Peer: to}, &Receiving{Buf: in, Want: want(from, 1)}); err != nil {
 					return err
 				}
 				if err := checkLetter(in, from, 1, round); err != nil {
@@ -118,8 +118,8 @@ func TestZonesAreBounded(t *testing.T) {
 				}
 			}
 		}
-		if n := len(p.zones.given) - p.borrowed; n != zonesMost || p.borrowed > zonesMost {
-			return fmt.Errorf("%d zones are lent, and %d borrowed, want %d and at most so many", n, p.borrowed, zonesMost)
+		if n := len(p.wire.given) - p.wire.borrowed; n != zonesMost || p.wire.borrowed > zonesMost {
+			return fmt.Errorf("%d zones are lent, and %d borrowed, want %d and at most so many", n, p.wire.borrowed, zonesMost)
 		}
 		return nil
 	})
@@ -132,7 +132,7 @@ func TestUnexpectedLand(t *testing.T) {
 			return err
 		}
 		const messages = 40
-		if p.rank == 1 {
+		if p.self.rank == 1 {
 			var ops []*Op
 			for i := range messages {
 				o, err := p.Isend(letter(make([]byte, 5000+3000*i), 1, i%3, i), nil, p.env(i%3), 0, modes[i%2])
@@ -173,7 +173,7 @@ func TestUnexpectedLand(t *testing.T) {
 		if _, err := p.Probe(ctx, want(1, 5), nil); err != nil {
 			return err
 		}
-		p.fail(&p.peers[1], errors.New("it has died")) // its message is here
+		p.lines.fail(&p.self.peers[1], errors.New("it has died")) // its message is here
 		in := make([]byte, 30000)
 		if _, err := p.Recv(ctx, in, nil, want(1, 5), nil); err != nil {
 			return err
@@ -205,9 +205,9 @@ func TestForgedLandings(t *testing.T) {
 					return err
 				}
 				p.meet()
-				if p.rank == 1 {
+				if p.self.rank == 1 {
 					tt.h.source = 1
-					p.postInline(&p.peers[0], tt.h.put(p.small[:]))
+					p.wire.postInline(&p.self.peers[0], tt.h.put(p.wire.small[:]))
 					return errSilent
 				}
 				if _, err := p.Recv(ctx, make([]byte, 8), nil, want(1, match.Any), nil); err == nil {
@@ -220,12 +220,12 @@ func TestForgedLandings(t *testing.T) {
 	t.Run("no zone was lent", func(t *testing.T) {
 		over(t, []transport{{name: "queue pairs"}, withZones[0]}, []int{2}, func(ctx context.Context, p *member) error {
 			for _, what := range []kind{landed, granted} {
-				if what == granted && p.rank == 1 {
+				if what == granted && p.self.rank == 1 {
 					break
 				}
-				if p.rank == 1 {
+				if p.self.rank == 1 {
 					h := header{kind: what, source: 1, length: 100}
-					p.postInline(&p.peers[0], h.put(p.small[:]))
+					p.wire.postInline(&p.self.peers[0], h.put(p.wire.small[:]))
 				} else if _, err := p.Recv(ctx, make([]byte, 8), nil, want(1, match.Any), nil); err == nil {
 					return errors.New("a forged message was received")
 				}
@@ -243,7 +243,7 @@ func TestLandingNeedsNoMemory(t *testing.T) {
 			return err
 		}
 		p.meet()
-		if p.rank == 1 {
+		if p.self.rank == 1 {
 			p.meet()
 			for i, mode := range modes {
 				in := make([]byte, 20000)
@@ -286,7 +286,7 @@ func TestRevokedLanding(t *testing.T) {
 			return err
 		}
 		p.meet()
-		if p.rank == 0 {
+		if p.self.rank == 0 {
 			env := p.env(1)
 			env.Context = 5
 			for range 2 * rendezvousMax {
