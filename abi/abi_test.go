@@ -3,13 +3,12 @@
 package abi_test
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,17 +19,11 @@ import (
 )
 
 // built has gorun and its agent, gorun-cc, the library and the programs of testdata, made once for all tests.
-var built struct {
-	sync.Once
-	dir string
-	err error
-}
+var built testenv.Made
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if built.dir != "" {
-		_ = os.RemoveAll(built.dir)
-	}
+	built.Remove()
 	os.Exit(status)
 }
 
@@ -41,28 +34,13 @@ func build(t testing.TB) string {
 	for _, dir := range []string{"library", "shim", "mpich", "include", "testdata", "../internal/cgoloader"} {
 		_, _ = os.ReadDir(dir)
 	}
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "abi-test-"); built.err != nil {
-			return
-		}
-		commands := [][]string{
-			{"../scripts/build-abi", built.dir},
-			{"go", "build", "-o", built.dir + "/", "../cmd/gorun", "../cmd/gorun-agent"},
-		}
+	return built.In(t, func(dir string) error {
+		errs := []error{testenv.Build("../scripts/build-abi", dir), testenv.Build("go", "build", "-o", dir+"/", "../cmd/gorun", "../cmd/gorun-agent")}
 		for _, program := range []string{"cases", "files", "sessions", "threads"} {
-			commands = append(commands, []string{built.dir + "/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-pthread", "-o", built.dir + "/" + program, "testdata/" + program + ".c"})
+			errs = append(errs, testenv.Build(dir+"/gorun-cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overread", "-pthread", "-o", dir+"/"+program, "testdata/"+program+".c"))
 		}
-		for _, args := range commands {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("warning")) {
-				built.err = fmt.Errorf("%q: %w\n%s", args, err, out)
-				return
-			}
-		}
+		return errors.Join(errs...)
 	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return built.dir
 }
 
 // run runs cases in a job of n ranks. Options of gorun come first, then what cases are to do.

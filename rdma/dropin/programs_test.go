@@ -5,13 +5,13 @@ package dropin_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,17 +21,11 @@ import (
 )
 
 // built has the library, built once for all tests, and gorun-verbs beside it as make build places them.
-var built struct {
-	sync.Once
-	dir string
-	err error
-}
+var built testenv.Made
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if built.dir != "" {
-		_ = os.RemoveAll(built.dir)
-	}
+	built.Remove()
 	os.Exit(status)
 }
 
@@ -42,24 +36,10 @@ func build(t testing.TB) string {
 	for _, dir := range []string{"library", "meet", "shim", "../../internal/cgoloader"} {
 		_, _ = os.ReadDir(dir)
 	}
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "dropin-test-"); built.err != nil {
-			return
-		}
-		if built.err = os.Chmod(built.dir, 0o755); built.err != nil { // for other users
-			return
-		}
-		for _, args := range [][]string{{"../../scripts/build-dropin", filepath.Join(built.dir, "verbs")}, {"go", "build", "-o", built.dir + "/", "../../cmd/gorun-verbs"}} {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("warning")) {
-				built.err = fmt.Errorf("%q: %w\n%s", args, err, out)
-				return
-			}
-		}
+	return built.In(t, func(dir string) error {
+		return errors.Join(os.Chmod(dir, 0o755), // for other users
+			testenv.Build("../../scripts/build-dropin", filepath.Join(dir, "verbs")), testenv.Build("go", "build", "-o", dir+"/", "../../cmd/gorun-verbs"))
 	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return built.dir
 }
 
 // TestConformance holds package verbs, over the drop-in, to the suite of package rdmatest. It needs cgo, which this test
