@@ -26,7 +26,7 @@ type Home struct {
 
 // NewHome makes the home of a thread: the cpu-th, counted round, of the CPUs that it may use.
 func NewHome(cpu int) *Home {
-	return &Home{cpu: cpu, stay: homeLeast, at: arch.At, move: new(mover).move}
+	return &Home{cpu: cpu, stay: homeLeast, at: arch.At, move: newMover().move}
 }
 
 // Look begins to move the calling thread home if it is away, unless the last look was a

@@ -10,7 +10,17 @@ import (
 // that lives for one move. sched_setaffinity returns when the kernel has moved the
 // thread, and where other programs keep all CPUs busy it was seen to take 4.9 s: a rank
 // that called it itself would serve nobody meanwhile.
-type mover struct{ moving, stuck atomic.Bool }
+type mover struct {
+	moving, stuck atomic.Bool
+	thread, cpu   int    // of the move that is under way
+	begun         func() // run, kept: where all CPUs are busy a thread moves every few milliseconds, and allocates nothing for it
+}
+
+func newMover() *mover {
+	m := new(mover)
+	m.begun = m.run
+	return m
+}
 
 // move begins a move of the calling thread, unless one is under way. It is false when an
 // earlier one has failed.
@@ -18,13 +28,16 @@ func (m *mover) move(cpu int) bool {
 	if m.stuck.Load() {
 		return false
 	}
-	if thread := arch.Thread(); m.moving.CompareAndSwap(false, true) {
-		go func() {
-			if !arch.MoveTo(thread, cpu) {
-				m.stuck.Store(true)
-			}
-			m.moving.Store(false)
-		}()
+	if m.moving.CompareAndSwap(false, true) {
+		m.thread, m.cpu = arch.Thread(), cpu
+		go m.begun()
 	}
 	return true
+}
+
+func (m *mover) run() {
+	if !arch.MoveTo(m.thread, m.cpu) {
+		m.stuck.Store(true)
+	}
+	m.moving.Store(false)
 }
