@@ -96,7 +96,7 @@ func TestDaemonWaitsForItsFirstClient(t *testing.T) {
 	testenv.NoLeaks(t)
 	ctx, cancel := context.WithCancel(testenv.Deadline(t, time.Minute))
 	all := options(t, config(10, "int", "sum", Auto), nil, []member{{kind: Daemon, clients: 1, names: []int{0}}})
-	all[0].Timeout = 50 * time.Millisecond
+	all[0].Timeout = time.Second // in which it finds out that the address is its own
 	address := all[0].Listener.Addr().String()
 	done := make(chan error, 1)
 	go func() {
@@ -106,7 +106,7 @@ func TestDaemonWaitsForItsFirstClient(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("the daemon has ended: %v", err)
-	case <-time.After(300 * time.Millisecond):
+	case <-time.After(1500 * time.Millisecond):
 	}
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
