@@ -179,17 +179,6 @@ func (e *Engine) Finish(o *Op) (Status, error) { return e.self.finish(o) }
 // mapped ranks, a load for the inbox and one for each ring that is in use.
 func (e *Engine) Progress() bool { return e.waits.move() }
 
-// Isend starts to send buf, which is the operation's until that is done. It does
-// not block: what cannot leave waits in line, in order.
-func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
-	return e.traffic.isend(buf, mr, env, peer, mode)
-}
-
-// Wait waits until o is done, which a failure of its peer brings about too; o
-// holds its own error. When ctx ends before, or the engine fails, the error says
-// so, and the operation goes on.
-func (e *Engine) Wait(ctx context.Context, o *Op) error { return e.waits.waitOp(ctx, o) }
-
 // Check makes sure of a peer: it is Known, and asks one on another host for an
 // answer. It is meant for a rank that has waited for a while.
 func (e *Engine) Check(peer int) error { return e.waits.check(peer) }
@@ -197,6 +186,3 @@ func (e *Engine) Check(peer int) error { return e.waits.check(peer) }
 // Known is the error of a peer that is known to have died, or not to be reached. That it was
 // cut because a long send was given up says nothing about it.
 func (e *Engine) Known(peer int) error { return e.waits.known(peer) }
-
-// AppendOp says what an operation waits for.
-func (e *Engine) AppendOp(b []byte, o *Op) []byte { return e.waits.appendOp(b, o) }

@@ -47,27 +47,28 @@ func (e *Engine) TrySend(buf []byte, env match.Envelope, peer int, mode Mode) bo
 	return p.Err() == nil && len(buf) <= p.eager && p.queue.head == nil && e.traffic.sendShort(p, eager, buf, env, 0) && p.Err() == nil
 }
 
-// isend is Engine.Isend.
-func (out *outbound) isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
-	if out.lines.err != nil {
-		return nil, out.lines.err
+// Isend starts to send buf, which is the operation's until that is done. It does
+// not block: what cannot leave waits in line, in order.
+func (e *Engine) Isend(buf []byte, mr rdma.MR, env match.Envelope, peer int, mode Mode) (*Op, error) {
+	if e.lines.err != nil {
+		return nil, e.lines.err
 	}
-	if peer == out.self.rank {
-		return out.isendSelf(buf, env, mode), nil
+	if peer == e.self.rank {
+		return e.traffic.isendSelf(buf, env, mode), nil
 	}
-	p := &out.self.peers[peer]
+	p := &e.self.peers[peer]
 	if p.Err() != nil {
 		return nil, p.Err()
 	}
-	o := out.self.newOp()
-	if len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && out.sendShort(p, eager, buf, env, 0) {
+	o := e.self.newOp()
+	if len(buf) <= p.eager && mode != Synchronous && p.queue.head == nil && e.traffic.sendShort(p, eager, buf, env, 0) {
 		o.state, o.err = done, p.Err()
 		return o, nil
 	}
 	o.Envelope, o.peer, o.mode = env, p, mode
 	o.state, o.buf, o.mr = queued, buf, mr
 	p.queue.push(o)
-	out.pump(p)
+	e.traffic.pump(p)
 	return o, nil
 }
 

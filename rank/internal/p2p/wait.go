@@ -75,12 +75,14 @@ func (w *waits) waitInTurns(ctx context.Context, c condition) error {
 	return own.err
 }
 
-// waitOp is Engine.Wait.
-func (w *waits) waitOp(ctx context.Context, o *Op) error {
+// Wait waits until o is done, which a failure of its peer brings about too; o
+// holds its own error. When ctx ends before, or the engine fails, the error says
+// so, and the operation goes on.
+func (e *Engine) Wait(ctx context.Context, o *Op) error {
 	if o.state == done {
 		return nil
 	}
-	return w.wait(ctx, condition{what: untilDone, op: o})
+	return e.waits.wait(ctx, condition{what: untilDone, op: o})
 }
 
 // WaitFor waits until c is ready and makes progress meanwhile. Operations whose

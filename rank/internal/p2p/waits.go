@@ -33,8 +33,8 @@ func (e *Engine) AppendWait(b []byte) []byte {
 	return b
 }
 
-// appendOp is Engine.AppendOp.
-func (w *waits) appendOp(b []byte, o *Op) []byte {
+// AppendOp says what an operation waits for.
+func (e *Engine) AppendOp(b []byte, o *Op) []byte {
 	switch {
 	case o.state == posted:
 		return appendEnvelope(append(b, "in a receive from "...), o.Envelope)
