@@ -45,6 +45,14 @@ func TestInitRefusesWithoutEncryption(t *testing.T) {
 	}
 }
 
+// A rank whose calls are recorded says why it cannot join, as any other.
+func TestInitFailsWhileRecorded(t *testing.T) {
+	env := &rank.Environment{SegmentFD: 999, LocalSize: 1, Gorun: true, Profile: filepath.Join(t.TempDir(), "record")}
+	if _, err := rank.Init(context.Background(), rank.Config{Environment: env}); err == nil || !strings.Contains(err.Error(), "init: ") {
+		t.Errorf("got %v, want an error of init", err)
+	}
+}
+
 // foreignProvider is a provider with one device.
 type foreignProvider struct{ name string }
 

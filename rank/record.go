@@ -34,15 +34,18 @@ func newRecord(cfg *Config, rank, size int) *calls.Recorder {
 	return nil
 }
 
-// closeRecord ends it.
+// closeRecord ends it. device is nil where Init has failed before there was one.
 func closeRecord(r *calls.Recorder, device *peers.Device) {
-	if r != nil {
-		r.End()
+	if r == nil {
+		return
+	}
+	r.End()
+	if device != nil {
 		n := device.Context.Counters()
 		r.Finalized(calls.RDMA{Device: device.Name, Writes: n.Writes, WriteBytes: n.WriteBytes, Reads: n.Reads, ReadBytes: n.ReadBytes,
 			Sends: n.Sends, SendBytes: n.SendBytes, Atomics: n.Atomics, Retries: n.RNRRetries + n.AckRetries, Errors: n.Errors})
-		_ = r.Close()
 	}
+	_ = r.Close()
 }
 
 const library = "github.com/gorun-mpi/gorun/rank"
