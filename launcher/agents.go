@@ -132,8 +132,8 @@ func (r *remotes) start(spec host.Spec, stdin host.Stdin) error {
 		}
 		r.logins[i].begin(l)
 	}
-	if c.job.Launcher == launcherSSH && c.job.stage == nil {
-		c.clock.after(cmp.Or(c.job.secondAfter, secondAfter), r.again)
+	if c.job.Agents.Launcher == launcherSSH && c.job.run.stage == nil {
+		c.clock.after(cmp.Or(c.job.run.secondAfter, secondAfter), r.again)
 	}
 	c.end.deaf = append(c.end.deaf, r.killDeaf)
 	r.waiting = c.clock.after(startLimit, r.late)
@@ -174,7 +174,7 @@ func (r *remotes) address(at int, l *agent.Link, a, why string, needs []int) {
 	r.g.seats[at].address, _, _ = net.SplitHostPort(a)
 	r.c.watch.put(Change{Kind: AgentReady, Group: r.g.id, Rank: -1, Host: r.g.shares[at].Host})
 	r.missing--
-	if first := r.addresses[r.master]; !r.c.end.told && first != "" && (r.missing == 0 || r.c.job.apart() && r.c.job.preload == nil && r.g.id == 0) {
+	if first := r.addresses[r.master]; !r.c.end.told && first != "" && (r.missing == 0 || r.c.job.apart() && r.c.job.run.preload == nil && r.g.id == 0) {
 		for i, a := range r.addresses {
 			if a != "" && !r.begun[i] {
 				r.begun[i] = true
@@ -196,7 +196,7 @@ func (r *remotes) address(at int, l *agent.Link, a, why string, needs []int) {
 		}
 		l.Peers(peers)
 	}
-	if c := r.c; c.job.preload != nil && r.g.id == 0 {
+	if c := r.c; c.job.run.preload != nil && r.g.id == 0 {
 		for i := range r.programs {
 			r.programs[i].move(0)
 		}

@@ -54,14 +54,14 @@ func TestAgentsLeaveNoCore(t *testing.T) {
 	testenv.NoLeaks(t)
 	t.Setenv("GOTRACEBACK", "crash")
 	for _, launcher := range []string{"fork", "ssh"} {
-		job := Job{NP: 2, Argv: sh(`echo "$GOTRACEBACK"`), Launcher: launcher}
+		job := Job{NP: 2, Argv: sh(`echo "$GOTRACEBACK"`), Agents: Agents{Launcher: launcher}}
 		if launcher == "ssh" {
 			overShells(t, &job, 2, play)
 		} else {
 			job.Hosts = []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}
 		}
 		told := filepath.Join(t.TempDir(), "told")
-		job.Agent = append(sh(`echo "($GOTRACEBACK)" >>`+told+`; exec "$@"`), append([]string{"sh"}, roleArgv(t, "agent")...)...)
+		job.Agents.Command = append(sh(`echo "($GOTRACEBACK)" >>`+told+`; exec "$@"`), append([]string{"sh"}, roleArgv(t, "agent")...)...)
 		r, stdout, stderr, err := runJob(t, job)
 		agents, _ := os.ReadFile(told)
 		if err != nil || r.ExitStatus != 0 || stdout != "crash\ncrash\n" || string(agents) != "()\n()\n" {

@@ -22,10 +22,10 @@ type asks struct {
 
 // batch is the allocation that this process is in, by the batch system's number; "": none that can be asked.
 func (job *Job) batch() (id string, a asks) {
-	if id = envvar.Get(job.environ, "SLURM_JOB_ID"); id != "" {
+	if id = envvar.Get(job.run.environ, "SLURM_JOB_ID"); id != "" {
 		return id, asks{[]string{"squeue", "--noheader", "--states=all", "--jobs=" + id, "--format=%T %r"}, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, allocationEnd}
 	}
-	if id = envvar.Get(job.environ, "JOB_ID"); id != "" && envvar.Get(job.environ, "PE_HOSTFILE") != "" {
+	if id = envvar.Get(job.run.environ, "JOB_ID"); id != "" && envvar.Get(job.run.environ, "PE_HOSTFILE") != "" {
 		// Jobs of qsub -notify are told of it by SIGUSR2, of a limit by SIGUSR1.
 		return id, asks{[]string{"qstat"}, []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGKILL}, gridEnd}
 	}
@@ -44,7 +44,7 @@ func (job *Job) revoked(ctx context.Context, c *Cause) (message string, is bool)
 	defer cancel()
 	for {
 		ask := exec.CommandContext(ctx, a.argv[0], a.argv[1:]...)
-		ask.Env = job.environ
+		ask.Env = job.run.environ
 		text, err := ask.Output()
 		// The signal is for all processes of a batch step, and may end this one too.
 		if ctx.Err() == nil && ask.ProcessState != nil && ask.ProcessState.Sys().(syscall.WaitStatus).Signaled() {

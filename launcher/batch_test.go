@@ -75,7 +75,7 @@ func TestRevokedAsksOnlyWhereItMayBe(t *testing.T) {
 		{Cause{Status: statusFailed, lost: true}, inside, true},
 		{Cause{Signal: syscall.SIGTERM, Status: 143}, nil, false},
 	} {
-		message, is := (&Job{environ: c.environ}).revoked(t.Context(), &c.cause)
+		message, is := (&Job{run: jobRun{environ: c.environ}}).revoked(t.Context(), &c.cause)
 		if is != c.want || is && !strings.Contains(message, "Slurm's job 5") {
 			t.Errorf("%+v, %q: got %q, %v, want %v", c.cause, c.environ, message, is, c.want)
 		}
@@ -92,21 +92,21 @@ func TestGridengineIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	job := &Job{environ: []string{"JOB_ID=5", "PE_HOSTFILE=/x"}}
+	job := &Job{run: jobRun{environ: []string{"JOB_ID=5", "PE_HOSTFILE=/x"}}}
 	if message, is := job.revoked(t.Context(), &Cause{Signal: syscall.SIGUSR2, Status: 140}); !is || !strings.Contains(message, "gridengine's job 5") {
 		t.Errorf("got %q, %v", message, is)
 	}
-	for _, job := range []*Job{{environ: []string{"JOB_ID=5"}}, {environ: []string{"PE_HOSTFILE=/x"}}} {
+	for _, job := range []*Job{{run: jobRun{environ: []string{"JOB_ID=5"}}}, {run: jobRun{environ: []string{"PE_HOSTFILE=/x"}}}} {
 		if message, is := job.revoked(t.Context(), &Cause{Signal: syscall.SIGKILL, Status: 137}); is {
-			t.Errorf("%q: got %q outside of a job of gridengine", job.environ, message)
+			t.Errorf("%q: got %q outside of a job of gridengine", job.run.environ, message)
 		}
 	}
 }
 
 func TestQrshStartsTheAgent(t *testing.T) {
-	job := Job{Launcher: launcherSGE, environ: []string{"PE_HOSTFILE=/x"}, Agent: []string{"/opt/the agent"}, RemoteArgs: []string{"-now", "n"}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
-	if err := job.findLauncher(); err != nil || job.Launcher != launcherSGE {
-		t.Fatalf("launcher %q, %v", job.Launcher, err)
+	job := Job{Agents: Agents{Launcher: launcherSGE, Command: []string{"/opt/the agent"}, ShellArgs: []string{"-now", "n"}}, run: jobRun{environ: []string{"PE_HOSTFILE=/x"}}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
+	if err := job.findLauncher(); err != nil || job.Agents.Launcher != launcherSGE {
+		t.Fatalf("launcher %q, %v", job.Agents.Launcher, err)
 	}
 	if got, want := job.agentOf("n2"), []string{"qrsh", "-inherit", "-now", "n", "n2", "exec '/opt/the agent'"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -114,16 +114,16 @@ func TestQrshStartsTheAgent(t *testing.T) {
 }
 
 func TestSrunStartsTheAgent(t *testing.T) {
-	job := Job{Launcher: launcherSlurm, environ: []string{"SLURM_JOB_ID=5"}, Agent: []string{"/opt/gorun-agent"}, RemoteArgs: []string{"--gpus=1"}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
-	if err := job.findLauncher(); err != nil || job.Launcher != launcherSlurm {
-		t.Fatalf("launcher %q, %v", job.Launcher, err)
+	job := Job{Agents: Agents{Launcher: launcherSlurm, Command: []string{"/opt/gorun-agent"}, ShellArgs: []string{"--gpus=1"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
+	if err := job.findLauncher(); err != nil || job.Agents.Launcher != launcherSlurm {
+		t.Fatalf("launcher %q, %v", job.Agents.Launcher, err)
 	}
 	got := job.agentOf("n2")
 	if !slices.Equal(got[len(got)-3:], []string{"--gpus=1", "--nodelist=n2", "/opt/gorun-agent"}) || got[0] != "srun" || !slices.Contains(got, "--overlap") {
 		t.Errorf("got %q", got)
 	}
-	if got := job.agentOf("localhost"); !slices.Equal(got, job.Agent) {
-		t.Errorf("this host's agent: got %q, want %q", got, job.Agent)
+	if got := job.agentOf("localhost"); !slices.Equal(got, job.Agents.Command) {
+		t.Errorf("this host's agent: got %q, want %q", got, job.Agents.Command)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestSrunIsToldTheNodesName(t *testing.T) {
 		{"", "n2.cluster", "n2.cluster"},
 		{"n[1-", "n2.cluster", "n2.cluster"},
 	} {
-		job := Job{environ: []string{"SLURM_JOB_NODELIST=" + c.nodes}}
+		job := Job{run: jobRun{environ: []string{"SLURM_JOB_NODELIST=" + c.nodes}}}
 		if got := job.srun(c.host); got[len(got)-1] != "--nodelist="+c.want {
 			t.Errorf("%s of %q: got %q, want %s", c.host, c.nodes, got[len(got)-1], c.want)
 		}
@@ -150,15 +150,15 @@ func TestLauncherSlurmNeeds(t *testing.T) {
 		want string // the launcher, or a part of the error
 	}{
 		{Job{Hosts: []Host{{Name: "n2"}}}, "salloc"},
-		{Job{Hosts: []Host{{Name: "n2"}}, environ: []string{"SLURM_JOB_ID=5"}, RemoteShell: []string{"rsh"}}, "want one of both"},
-		{Job{Hosts: []Host{{Name: "localhost"}}, environ: []string{"SLURM_JOB_ID=5"}}, ""},
-		{Job{Launcher: launcherSGE, Hosts: []Host{{Name: "n2"}}, environ: []string{"SLURM_JOB_ID=5"}}, "PE_HOSTFILE"},
-		{Job{Launcher: launcherSGE, Hosts: []Host{{Name: "n2"}}, environ: []string{"PE_HOSTFILE=/x"}, RemoteShell: []string{"rsh"}}, "qrsh starts the agents"},
+		{Job{Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}, Agents: Agents{Shell: []string{"rsh"}}}, "want one of both"},
+		{Job{Hosts: []Host{{Name: "localhost"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}}, ""},
+		{Job{Agents: Agents{Launcher: launcherSGE}, Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}}, "PE_HOSTFILE"},
+		{Job{Agents: Agents{Launcher: launcherSGE, Shell: []string{"rsh"}}, Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"PE_HOSTFILE=/x"}}}, "qrsh starts the agents"},
 	} {
-		c.job.Launcher, c.job.Agent = cmp.Or(c.job.Launcher, launcherSlurm), []string{"agent"}
+		c.job.Agents.Launcher, c.job.Agents.Command = cmp.Or(c.job.Agents.Launcher, launcherSlurm), []string{"agent"}
 		err := c.job.findLauncher()
-		if err == nil && c.job.Launcher != c.want || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%+v: launcher %q, %v, want %q", c.job.Hosts, c.job.Launcher, err, c.want)
+		if err == nil && c.job.Agents.Launcher != c.want || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: launcher %q, %v, want %q", c.job.Hosts, c.job.Agents.Launcher, err, c.want)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestRevokedAsksAgainWhenTheQuestionIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	job := &Job{environ: []string{"SLURM_JOB_ID=5"}}
+	job := &Job{run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}}
 	if message, is := job.revoked(t.Context(), &Cause{Signal: syscall.SIGTERM, Status: 143}); !is || !strings.Contains(message, "Slurm's job 5") {
 		t.Errorf("got %q, %v", message, is)
 	}

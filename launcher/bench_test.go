@@ -38,7 +38,7 @@ func BenchmarkFence(b *testing.B) {
 	for _, hosts := range []int{4, 128} {
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
 			const barriers = 40
-			job := Job{NP: hosts, Argv: roleArgv(b, "barriers", strconv.Itoa(barriers)), Launcher: "fork", Agent: roleArgv(b, "agent")}
+			job := Job{NP: hosts, Argv: roleArgv(b, "barriers", strconv.Itoa(barriers)), Agents: Agents{Launcher: "fork", Command: roleArgv(b, "agent")}}
 			for i := range hosts {
 				job.Hosts = append(job.Hosts, Host{Name: fmt.Sprint("h", i), Slots: 1})
 			}

@@ -17,10 +17,10 @@ import (
 
 // check validates a job and fills in its defaults.
 func check(job *Job) (*placer, *JobError) {
-	job.environ = os.Environ()
-	job.self = reach.This()
+	job.run.environ = os.Environ()
+	job.run.self = reach.This()
 	if job.Env == nil {
-		job.Env = job.environ
+		job.Env = job.run.environ
 	}
 	job.Log = cmp.Or(job.Log, slog.New(slog.DiscardHandler))
 	if err := checkApps(job); err != nil {
@@ -29,8 +29,8 @@ func check(job *Job) (*placer, *JobError) {
 	if err := checkOutput(&job.Output); err != nil {
 		return nil, err
 	}
-	if job.PMIPort && job.PMIFD {
-		return nil, bad("PMIFD", "true", "want it or PMIPort, not both")
+	if job.PMI.Port && job.PMI.FD {
+		return nil, bad("PMI.FD", "true", "want it or PMI.Port, not both")
 	}
 	if err := job.findLauncher(); err != nil {
 		return nil, err
@@ -39,8 +39,8 @@ func check(job *Job) (*placer, *JobError) {
 		job.sendDir()
 	}
 	var err error
-	if job.ports, err = ports.Parse(job.TCPPorts); err != nil {
-		return nil, &JobError{Field: "TCPPorts", Value: job.TCPPorts, ExitStatus: statusFailed, Err: err}
+	if job.run.ports, err = ports.Parse(job.Network.Ports); err != nil {
+		return nil, &JobError{Field: "Network.Ports", Value: job.Network.Ports, ExitStatus: statusFailed, Err: err}
 	}
 	if err := job.readStage(); err != nil {
 		return nil, err
@@ -48,10 +48,10 @@ func check(job *Job) (*placer, *JobError) {
 	if err := job.openPrograms(); err != nil {
 		return nil, err
 	}
-	if job.RemoteAtOnce < 0 {
-		return nil, bad("RemoteAtOnce", strconv.Itoa(job.RemoteAtOnce), "want a number of remote shells, or 0 for %d", remoteAtOnce)
+	if job.Agents.AtOnce < 0 {
+		return nil, bad("Agents.AtOnce", strconv.Itoa(job.Agents.AtOnce), "want a number of remote shells, or 0 for %d", remoteAtOnce)
 	}
-	job.gate = agent.NewGate(cmp.Or(job.RemoteAtOnce, remoteAtOnce))
+	job.run.gate = agent.NewGate(cmp.Or(job.Agents.AtOnce, remoteAtOnce))
 	if job.Offload < 0 {
 		return nil, bad("Offload", strconv.Itoa(job.Offload), "want a number of threads, or 0 for no daemon")
 	}
@@ -63,7 +63,7 @@ func check(job *Job) (*placer, *JobError) {
 	return newPlacer(job)
 }
 
-// remoteAtOnce is what Job.RemoteAtOnce is by default.
+// remoteAtOnce is what Agents.AtOnce is by default.
 const remoteAtOnce = 32
 
 // checkTimes validates what a job says of times, restarts and hosts that come and go.
@@ -72,8 +72,8 @@ func checkTimes(job *Job) *JobError {
 		field     string
 		set, none time.Duration // none: what 0 stands for
 	}{
-		{"Timeout", job.Timeout, 0}, {"HangTimeout", job.HangTimeout, 0}, {"Grace", job.Grace, DefaultGrace}, {"RestartPause", job.RestartPause, DefaultRestartPause},
-		{"AgentTimeout", job.AgentTimeout, DefaultAgentTimeout}, {"PMIxTimeout", job.PMIxTimeout, DefaultPMIxTimeout},
+		{"Timeout", job.Timeout, 0}, {"HangTimeout", job.HangTimeout, 0}, {"Grace", job.Grace, DefaultGrace}, {"Restarts.Pause", job.Restarts.Pause, DefaultRestartPause},
+		{"Agents.Timeout", job.Agents.Timeout, DefaultAgentTimeout}, {"Helpers.PMIxTimeout", job.Helpers.PMIxTimeout, DefaultPMIxTimeout},
 	} {
 		switch {
 		case c.set < 0 && c.none > 0:
@@ -82,11 +82,11 @@ func checkTimes(job *Job) *JobError {
 			return bad(c.field, c.set.String(), "want 0 for none, or a time")
 		}
 	}
-	if job.AgentTimeout > 0 && job.AgentTimeout < leastAgentTimeout {
-		return bad("AgentTimeout", job.AgentTimeout.String(), "want 0 for %v, or %v or more", DefaultAgentTimeout, leastAgentTimeout)
+	if job.Agents.Timeout > 0 && job.Agents.Timeout < leastAgentTimeout {
+		return bad("Agents.Timeout", job.Agents.Timeout.String(), "want 0 for %v, or %v or more", DefaultAgentTimeout, leastAgentTimeout)
 	}
-	if job.MaxRestarts < 0 {
-		return bad("MaxRestarts", strconv.Itoa(job.MaxRestarts), "want 0 for none, or a number")
+	if job.Restarts.Max < 0 {
+		return bad("Restarts.Max", strconv.Itoa(job.Restarts.Max), "want 0 for none, or a number")
 	}
 	if job.Elastic != nil {
 		return checkElastic(job)
@@ -94,7 +94,7 @@ func checkTimes(job *Job) *JobError {
 	return nil
 }
 
-// leastAgentTimeout is the shortest Job.AgentTimeout: a lease is looked at agent.Looks times in it.
+// leastAgentTimeout is the shortest Agents.Timeout: a lease is looked at agent.Looks times in it.
 const leastAgentTimeout = 100 * time.Millisecond
 
 // checkApps validates the programs of a job and makes its only one a list of one.

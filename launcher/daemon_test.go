@@ -71,7 +71,7 @@ func TestDaemonHangs(t *testing.T) {
 				script += "; read pid <" + file + "; until grep -q ') Z ' /proc/$pid/stat && [ /proc/$pid/task/* = /proc/$pid/task/$pid ] 2>/dev/null; do sleep .01; done"
 			}
 			var warned []string
-			if _, _, _, err := runJob(t, Job{Argv: sh(script), NP: 1, Env: append(os.Environ(), "TEST_DAEMON="+mode+" "+file), Offload: 1, OffloadProgram: self,
+			if _, _, _, err := runJob(t, Job{Argv: sh(script), NP: 1, Env: append(os.Environ(), "TEST_DAEMON="+mode+" "+file), Offload: 1, Helpers: Helpers{Offload: self},
 				Warn: func(text string) { warned = append(warned, text) }}); err != nil {
 				t.Fatal(err)
 			}

@@ -87,7 +87,7 @@ func endsBefore(pid int, deadline time.Time) bool {
 func launcherProcess(t *testing.T, job Job) (cmd *exec.Cmd, out *bufio.Reader, entry string) {
 	t.Helper()
 	entry = fmt.Sprintf("LAUNCHER_TEST=%s-%d-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid(), time.Now().UnixNano())
-	text, err := json.Marshal(map[string]any{"NP": job.NP, "Argv": job.Argv, "Launcher": job.Launcher, "Agent": job.Agent, "Hosts": job.Hosts})
+	text, err := json.Marshal(map[string]any{"NP": job.NP, "Argv": job.Argv, "Hosts": job.Hosts, "Agents": job.Agents})
 	if err != nil {
 		t.Fatal(err)
 	}

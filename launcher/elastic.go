@@ -13,7 +13,7 @@ import (
 
 // Elastic has a job run with as many ranks as there are slots for, between two limits. When a host fails, is no longer
 // listed or with fewer slots than it has ranks, or further ones are listed and fewer than Max ranks run, the job starts again with the hosts that are there
-// then, as a new world of another size; Job.MaxRestarts does not count that. Ranks of a start that ends for other hosts
+// then, as a new world of another size; Restarts.Max does not count that. Ranks of a start that ends for other hosts
 // get SIGTERM, and SIGKILL after Job.Grace: time for a checkpoint.
 //
 // A host that has failed is set aside until it was missing in the list once.
@@ -51,8 +51,8 @@ func checkElastic(job *Job) *JobError {
 		return bad("Elastic", limits, "found %d programs, want one, whose number of ranks may change", len(job.Apps))
 	case job.NP != 0 || len(job.Apps) == 1 && job.Apps[0].NP != 0:
 		return bad("NP", strconv.Itoa(max(job.NP, append(job.Apps, App{})[0].NP)), "found a number of ranks beside the limits of it, %s; want one of both", limits)
-	case job.RankFile != "":
-		return bad("RankFile", "", "it places a fixed number of ranks, want none with Elastic (%s)", limits)
+	case job.Placing.RankFile != "":
+		return bad("Placing.RankFile", "", "it places a fixed number of ranks, want none with Elastic (%s)", limits)
 	case job.Continuous:
 		return bad("Elastic", limits, "found beside it that the job is to go on without the ranks of a lost host (Continuous, --continuous); want one of both")
 	case e.Discover != nil && len(job.Hosts) > 0:
@@ -163,11 +163,11 @@ func (r *roster) run(ctx context.Context, at attempt) (result Result, moved bool
 	defer cancel(nil)
 	job := *r.job
 	placed := make(chan struct{})
-	job.Placed = func(p Placement) {
+	job.Placing.Placed = func(p Placement) {
 		again := r.placed(p)
 		close(placed)
-		if r.job.Placed != nil && !again {
-			r.job.Placed(p)
+		if r.job.Placing.Placed != nil && !again {
+			r.job.Placing.Placed(p)
 		}
 	}
 	var watching sync.WaitGroup

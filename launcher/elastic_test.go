@@ -41,13 +41,13 @@ func (l *listing) discover(context.Context) ([]Host, error) {
 func elasticJob(t *testing.T, l *listing, least, most, last int) Job {
 	t.Helper()
 	return Job{Argv: sh(fmt.Sprintf(`echo $PMI_RANK of $PMI_SIZE in $GORUN_RESTART_COUNT; [ $GORUN_RESTART_COUNT -ge %d ] || exec sleep 100`, last)),
-		Launcher: "fork", Agent: roleArgv(t, "agent"), Elastic: &Elastic{Min: least, Max: most, Discover: l.discover}, RestartPause: 1}
+		Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Elastic: &Elastic{Min: least, Max: most, Discover: l.discover}, Restarts: Restarts{Pause: 1}}
 }
 
 // ended collects why the starts of a job have ended.
 func ended(job *Job) *[]string {
 	var why []string
-	job.Restarting = func(_ int, _ time.Duration, r Result) { why = append(why, r.Cause.String()) }
+	job.Restarts.Before = func(_ int, _ time.Duration, r Result) { why = append(why, r.Cause.String()) }
 	return &why
 }
 
@@ -61,7 +61,7 @@ func TestElasticFollowsTheList(t *testing.T) {
 	job.Stdout = &out
 	why := ended(&job)
 	var seen []string
-	job.Placed = func(p Placement) {
+	job.Placing.Placed = func(p Placement) {
 		seen = append(seen, strings.TrimSpace(p.Allocation()))
 		next := map[int]string{1: "a:1,b:2", 3: "b:2"}[len(p.Ranks)]
 		started := out.await(fmt.Sprintf("0 of %d in", len(p.Ranks)))
@@ -92,7 +92,7 @@ func TestLostHostIsSetAside(t *testing.T) {
 		name, size string
 		elastic    *Elastic
 		np         int
-		used       int // restarts that MaxRestarts counts
+		used       int // restarts that Restarts.Max counts
 	}{
 		{"elastic", "2 of 4 in 1", &Elastic{Min: 2, Max: 8}, 0, 0},
 		{"spare", "3 of 4 in 1", nil, 4, 1},
@@ -100,8 +100,8 @@ func TestLostHostIsSetAside(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			var warned []string
-			job := Job{NP: c.np, Hosts: hostsOf(t, "a:2,b:2,c:2"), Launcher: "fork", Agent: roleArgv(t, "agent"), Elastic: c.elastic,
-				MaxRestarts: c.used, RestartPause: 1, Warn: func(text string) { warned = append(warned, text) },
+			job := Job{NP: c.np, Hosts: hostsOf(t, "a:2,b:2,c:2"), Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Elastic: c.elastic,
+				Restarts: Restarts{Max: c.used, Pause: 1}, Warn: func(text string) { warned = append(warned, text) },
 				Argv: sh(`echo $PMI_RANK of $PMI_SIZE in $GORUN_RESTART_COUNT on $GORUN_HOST
 [ $GORUN_RESTART_COUNT = 0 ] || exit 0
 [ $PMI_RANK != 2 ] || kill -KILL $PPID
@@ -127,7 +127,7 @@ func TestElasticCountsFailedRanks(t *testing.T) {
 	var l listing
 	l.set(t, "a:2", nil)
 	job := elasticJob(t, &l, 1, 2, 0)
-	job.Argv, job.MaxRestarts = sh("exit 3"), 1
+	job.Argv, job.Restarts.Max = sh("exit 3"), 1
 	r, _, _, err := runJob(t, job)
 	if err != nil || r.ExitStatus != 3 || r.Restarts != 1 {
 		t.Errorf("%+v, %v, want status 3 after 1 restart", r, err)
@@ -216,7 +216,7 @@ func TestElasticRefusals(t *testing.T) {
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, Hosts: []Host{{Name: "a"}}}, "Elastic.Discover"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list, Timeout: 1}, Continuous: true}, "Elastic"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, NP: 2}, "NP"},
-		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, RankFile: "rank 0=a"}, "RankFile"},
+		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, Placing: Placing{RankFile: "rank 0=a"}}, "Placing.RankFile"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, Apps: []App{{Argv: sh("true")}, {Argv: sh("true")}}}, "Elastic"},
 		{Job{Elastic: &Elastic{Min: 1, Max: 2, Discover: list}, Apps: []App{{Argv: sh("true"), NP: 1}}}, "NP"},
 	} {

@@ -5,7 +5,7 @@ import "fmt"
 // JobError reports that a job could not be started, because a field of it is invalid
 // or names something that does not exist. No rank has run when Run returns one.
 type JobError struct {
-	// Field is the name of the field of Job, such as "NP" or "Argv".
+	// Field is the name of the field of Job, such as "NP" or "Placing.Map".
 	Field string
 	// Value is the value of the field.
 	Value string

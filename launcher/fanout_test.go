@@ -21,7 +21,7 @@ func overShells(t testing.TB, job *Job, hosts int, script string) {
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	job.RemoteShell, job.Agent, job.Interface = []string{file}, roleArgv(t, "agent"), "lo"
+	job.Agents.Shell, job.Agents.Command, job.Network.Interface = []string{file}, roleArgv(t, "agent"), "lo"
 	for i := range hosts {
 		job.Hosts = append(job.Hosts, Host{Name: fmt.Sprint("far", i), Slots: 1})
 	}
@@ -39,7 +39,7 @@ func TestManyHostsStartInTurns(t *testing.T) {
 		t.Run("bind to "+placed, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			log := filepath.Join(t.TempDir(), "log")
-			job := Job{NP: hosts, Argv: sh("echo on $GORUN_HOST"), Bind: placed, RemoteAtOnce: limit}
+			job := Job{NP: hosts, Argv: sh("echo on $GORUN_HOST"), Placing: Placing{Bind: placed}, Agents: Agents{AtOnce: limit}}
 			overShells(t, &job, hosts, `echo + >>`+log+`; ls / >/dev/null; echo - >>`+log+`; `+play)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -75,14 +75,14 @@ func TestAHostFailsWhileOthersWaitForTheirTurn(t *testing.T) {
 		t.Run("bind to "+placed, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			log := filepath.Join(t.TempDir(), "log")
-			job := Job{NP: 64, Argv: sh("echo on $GORUN_HOST"), Bind: placed, RemoteAtOnce: 1}
+			job := Job{NP: 64, Argv: sh("echo on $GORUN_HOST"), Placing: Placing{Bind: placed}, Agents: Agents{AtOnce: 1}}
 			overShells(t, &job, 64, `echo + >>`+log+`; if mkdir `+log+`.first; then echo no way to $1 >&2; exit 255; fi; exec sleep 1000`)
 			began := time.Now()
 			r, stdout, _, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 1 || r.Cause == nil || stdout != "" {
 				t.Fatalf("%+v, %v\n%s", r, err, stdout)
 			}
-			shell := job.RemoteShell[0]
+			shell := job.Agents.Shell[0]
 			if got := r.Cause.String(); !strings.Contains(got, "no agent was started: "+shell+" exited with status 255: no way to far") || !strings.Contains(got, "; try "+shell+" far") {
 				t.Errorf("got %q", got)
 			}
@@ -123,7 +123,7 @@ func TestManyAgents(t *testing.T) {
 	if *all {
 		hosts, limit = 128, 90*time.Second
 	}
-	job := Job{NP: 8 * hosts, Argv: []string{"true"}, Launcher: "fork", Agent: roleArgv(t, "agent"), Timeout: limit}
+	job := Job{NP: 8 * hosts, Argv: []string{"true"}, Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Timeout: limit}
 	for i := range hosts {
 		job.Hosts = append(job.Hosts, Host{Name: fmt.Sprint("h", i), Slots: 8})
 	}

@@ -33,7 +33,7 @@ func (job *Job) roomForFiles(hosts []string) error {
 		agents += len(blocks) - shells
 		shells = len(blocks)
 	}
-	need := uint64(len(open) + filesOfAgent*(agents+min(shells, cap(job.gate))) + filesSpare)
+	need := uint64(len(open) + filesOfAgent*(agents+min(shells, cap(job.run.gate))) + filesSpare)
 	if need <= limit.Cur {
 		return nil
 	}

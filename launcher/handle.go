@@ -114,7 +114,7 @@ type RankStatus struct {
 }
 
 // Ranks returns all ranks of the job by group and rank, or none before
-// placement. With Job.MaxRestarts it returns those of the latest start.
+// placement. With Restarts.Max it returns those of the latest start.
 func (h *Handle) Ranks() []RankStatus {
 	h.mu.Lock()
 	c := h.c

@@ -30,7 +30,7 @@ func TestLinesOfJob(t *testing.T) {
 			begun := time.Now()
 			job := Job{NP: ranks, Argv: []string{"sh", "-c", `i=0; while [ $i -lt 500 ]; do echo $PMI_RANK $i; i=$((i+1)); done; printf 'end %s' $PMI_RANK >&2`}, Stdout: &out}
 			if launcher == "fork" {
-				job.Launcher, job.Agent = launcher, roleArgv(t, "agent")
+				job.Agents.Launcher, job.Agents.Command = launcher, roleArgv(t, "agent")
 				job.Hosts = []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
 			}
 			job.Lines = func(l Line) {
@@ -147,11 +147,11 @@ func TestHandle(t *testing.T) {
 // Jobs that make no sense are not started, those that cannot run tell it at the end.
 func TestStartErrors(t *testing.T) {
 	for field, job := range map[string]Job{
-		"Argv":        {NP: 1},
-		"NP":          {NP: -1, Argv: []string{"true"}},
-		"MaxRestarts": {NP: 1, Argv: []string{"true"}, MaxRestarts: -1},
-		"Elastic":     {Argv: []string{"true"}, Elastic: &Elastic{Min: 3, Max: 2}},
-		"Map":         {NP: 1, Argv: []string{"true"}, Map: "nowhere"},
+		"Argv":         {NP: 1},
+		"NP":           {NP: -1, Argv: []string{"true"}},
+		"Restarts.Max": {NP: 1, Argv: []string{"true"}, Restarts: Restarts{Max: -1}},
+		"Elastic":      {Argv: []string{"true"}, Elastic: &Elastic{Min: 3, Max: 2}},
+		"Placing.Map":  {NP: 1, Argv: []string{"true"}, Placing: Placing{Map: "nowhere"}},
 	} {
 		var jerr *JobError
 		if h, err := Start(t.Context(), job); h != nil || !errors.As(err, &jerr) || jerr.Field != field {
@@ -225,7 +225,7 @@ func TestStats(t *testing.T) {
 	for _, launcher := range []string{"", "fork"} {
 		job := Job{NP: 2, Argv: roleArgv(t, "pmi", "init", "barrier", "finalize")}
 		if launcher != "" {
-			job.Launcher, job.Agent, job.Hosts = launcher, roleArgv(t, "agent"), []Host{{Name: "a"}, {Name: "b"}}
+			job.Agents.Launcher, job.Agents.Command, job.Hosts = launcher, roleArgv(t, "agent"), []Host{{Name: "a"}, {Name: "b"}}
 		}
 		h, err := Start(t.Context(), job)
 		if err != nil {
@@ -236,7 +236,7 @@ func TestStats(t *testing.T) {
 			t.Errorf("launcher %q: %+v, %+v, %v", launcher, s, r, err)
 		}
 	}
-	h, err := Start(t.Context(), Job{NP: 1, Argv: []string{"sh", "-c", "exit 3"}, MaxRestarts: 2, RestartPause: 1})
+	h, err := Start(t.Context(), Job{NP: 1, Argv: []string{"sh", "-c", "exit 3"}, Restarts: Restarts{Max: 2, Pause: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestLook(t *testing.T) {
 			started := make(chan bool, 2)
 			job := Job{NP: 2, Argv: []string{"sh", "-c", "echo up; read line"}, Stdin: r, StdinRank: StdinAll, Lines: func(Line) { started <- true }}
 			if launcher == "fork" {
-				job.Launcher, job.Agent = launcher, roleArgv(t, "agent")
+				job.Agents.Launcher, job.Agents.Command = launcher, roleArgv(t, "agent")
 				job.Hosts = []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}
 			}
 			h, err := Start(t.Context(), job)

@@ -38,7 +38,7 @@ func newHeartbeat(agents int) *heartbeat {
 
 // listen has agents of other machines send datagrams; what cannot be is done without.
 func (b *heartbeat) listen(job *Job, key []byte) {
-	d, err := agent.ListenDatagrams(key, len(b.leases), job.ports, func(at int) { b.leases[at].Sign(time.Now()) })
+	d, err := agent.ListenDatagrams(key, len(b.leases), job.run.ports, func(at int) { b.leases[at].Sign(time.Now()) })
 	if err != nil {
 		job.Log.Warn("no datagrams to agents, whose streams have to do", "error", err)
 		return
@@ -249,8 +249,8 @@ func processState(l *agent.Link) string {
 }
 
 func (job *Job) agentTimeout() time.Duration {
-	if job.AgentTimeout > 0 {
-		return job.AgentTimeout
+	if job.Agents.Timeout > 0 {
+		return job.Agents.Timeout
 	}
 	return DefaultAgentTimeout
 }

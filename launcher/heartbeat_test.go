@@ -44,7 +44,7 @@ func TestLeaseOfALocalAgentWhileTheControllerIsHeld(t *testing.T) {
 func TestAnOrderTakesLongerThanALease(t *testing.T) {
 	testenv.Part(t, testenv.Timed)
 	testenv.NoLeaks(t)
-	job := Job{NP: 2, Argv: sh("echo on $GORUN_HOST"), AgentTimeout: time.Second}
+	job := Job{NP: 2, Argv: sh("echo on $GORUN_HOST"), Agents: Agents{Timeout: time.Second}}
 	overShells(t, &job, 2, roleArgv(t, "held")[0]+` --role held 2s | env -u SSH_CONNECTION sh -c "$2"`)
 	r, stdout, stderr, err := runJob(t, job)
 	if err != nil || r.ExitStatus != 0 || len(stdout) != 2*len("on far0\n") {
@@ -56,9 +56,9 @@ func TestAnOrderTakesLongerThanALease(t *testing.T) {
 func TestAHostIsLostAtTheOrder(t *testing.T) {
 	testenv.Part(t, testenv.Timed)
 	testenv.NoLeaks(t)
-	job := Job{NP: 2, Argv: sh("sleep 100"), AgentTimeout: time.Second}
+	job := Job{NP: 2, Argv: sh("sleep 100"), Agents: Agents{Timeout: time.Second}}
 	overShells(t, &job, 2, play)
-	job.Agent = roleArgv(t, "struck")
+	job.Agents.Command = roleArgv(t, "struck")
 	begin := time.Now()
 	r, _, _, err := runJob(t, job)
 	if took := time.Since(begin); err != nil || r.Cause == nil || r.Cause.Host == "" || took > agent.StreamLimit/2 {

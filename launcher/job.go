@@ -15,19 +15,19 @@ import (
 // DefaultGrace is the default of Job.Grace.
 const DefaultGrace = 2 * time.Second
 
-// DefaultPMIxTimeout is the default of Job.PMIxTimeout.
+// DefaultPMIxTimeout is the default of Helpers.PMIxTimeout.
 const DefaultPMIxTimeout = sidecar.DefaultPatience
 
-// DefaultAgentTimeout is the default of Job.AgentTimeout.
+// DefaultAgentTimeout is the default of Agents.Timeout.
 const DefaultAgentTimeout = 4 * time.Second
 
-// DefaultRestartPause is the default of Job.RestartPause.
+// DefaultRestartPause is the default of Restarts.Pause.
 const DefaultRestartPause = time.Second
 
 // StdinAll as the Job.StdinRank passes standard input to every rank.
 const StdinAll = -1
 
-// Special values of Job.Universe.
+// Special values of PMI.Universe.
 const (
 	UniverseCPUs    = -1 // the number of CPUs of this machine
 	UniverseUnknown = -2 // programs are told that it is unknown
@@ -41,137 +41,67 @@ type Job struct {
 	Argv []string
 	// NP is the number of ranks. 0: the number of slots of Hosts, or 1 without Hosts.
 	NP int
-	// Apps are the programs of a job with several programs, in place of Argv
-	// and NP. Ranks are numbered in the order of Apps.
+	// Apps are the programs of a job with several programs, in place of Argv and NP. Ranks are numbered in the order of Apps.
 	Apps []App
 	// Env is the environment of the ranks. If a name is set twice, the later value wins. nil: the
 	// environment of this process, without the variables that an outer launcher set for its own ranks.
 	Env []string
 	// Dir is the working directory of the ranks; "": that of this process.
 	Dir string
-	// Path is searched for a program without a slash, in place of the PATH
-	// of Env: directories separated by colons.
+	// Path is searched for a program without a slash, in place of the PATH of Env: directories separated by colons.
 	Path string
 
 	// Hosts are the hosts for ranks. Their slots are filled in this order; further ranks
 	// are distributed evenly. Without Hosts all ranks run on this machine, in any number.
 	Hosts []Host
-	// Map, Rank and Bind say where ranks go, in which order they are numbered and which
-	// CPUs they may use. Their values are those of --map-by, --rank-by and --bind-to:
-	// "node", "ppr:2:package", "slot:pe=2"; "slot", "fill"; "core", "none". "" fills slots,
-	// numbers ranks in the order of mapping, and binds ranks only if they are mapped by an
-	// object, to that object. "openmpi" for Map and Bind does what mpirun does by default.
-	Map, Rank, Bind string
-	// RankFile is the text of a rankfile with lines "rank N=HOST
-	// slot=SLOTS". Map must then be "rankfile" or "".
-	RankFile string
-	// PerHost is the number of ranks that each host takes in turn, regardless of its slots; 0: its slots.
-	PerHost int
-	// CPUs are the CPUs of each host that ranks may be bound to, such as
-	// "0-3,8"; "": all CPUs that the launcher or agent may use.
-	CPUs string
-	// NoOversubscribe makes more ranks than slots, or without Hosts more ranks than CPUs, an error.
-	// Otherwise the ranks are told that they are oversubscribed, so that they yield while they wait.
-	NoOversubscribe bool
-	// Placed is called with the placement before any rank starts, and before a restart that places them
-	// otherwise. Ranks start after it has returned.
-	Placed func(Placement)
-	// Topology adds the hosts' topologies to the Placement even if mapping and binding do not need them.
-	Topology bool
-	// DryRun starts no rank: Run returns after Placed was called.
-	DryRun bool
-	// Launcher is the way to start agents, the processes that run the ranks of a host. "" is by ssh if
-	// Hosts names other machines, else the ranks run on this machine without an agent. "ssh": the
-	// same. "slurm": by srun, inside an allocation of Slurm that has these machines. "sge": by qrsh -inherit,
-	// inside a parallel job of gridengine. "fork" starts one agent process per host, all on this machine.
-	Launcher string
-	// Agent is the command of an agent, which is needed with Launcher "fork" and for other
-	// machines: gorun-agent, or a program that runs agent.Main (package launcher/agent) on its
-	// standard input and output. Other machines start it by the same absolute path.
-	Agent []string
-	// Stage sends the program Agent to other machines that do not have the same one at the same path. They
-	// keep it for later jobs in $XDG_CACHE_HOME/gorun, ~/.cache/gorun or /tmp/gorun-UID.
-	Stage bool
-	// Preload sends the programs of Apps to the job's directory on each host that has an agent, in place of
-	// those that are there; it is removed with the job. A relative path that is not in Dir here is relative
-	// to this process's directory. Programs that ranks spawn are not sent.
-	Preload bool
-	// RemoteAgent is the command of an agent on other machines, if it is not Agent.
-	RemoteAgent []string
-	// RemoteShell is the command that starts a command on another machine; the name of the host and
-	// one argument for a shell are appended. nil: ssh, which asks for no password (BatchMode).
-	RemoteShell []string
-	// RemoteArgs are further options of the remote shell, srun or qrsh, before the name of the host.
-	RemoteArgs []string
-	// RemoteAtOnce is how many remote shells, sruns or qrshs may be on their way to their agents at a time. 0: 32.
-	RemoteAtOnce int
-	// LaunchTree is from how many other machines on, reached by ssh or RemoteShell, the logins go by a tree: ssh reaches some
-	// hosts from here, and the others from those. A host that cannot be reached so is reached from here. A job that may go on without
-	// a host, or start again, has no tree, nor has one with Stage. The agent's command gets the arguments --relay N there, for agent.Relay
-	// (package launcher/agent); where it takes none, all hosts are reached from here. 0: from 65 on; negative: never.
-	LaunchTree int
-	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
-	// other hosts connect to. "": the one that the remote shell comes to.
-	Interface string
+	// Placing says where the ranks go, Agents how their hosts are reached, and Network how what runs on them connects.
+	Placing Placing
+	Agents  Agents
+	Network Network
 
-	// TCPPorts are the ports, as "40000-40100", of which all that listens for other hosts takes its own, over TCP and UDP: this process, agents, Go ranks,
-	// MASTER_PORT, and by their variables MPICH, UCX, libfabric and Open MPI. "": any that are free.
-	TCPPorts string
-
-	// PMIx is the path of gorun-pmix, the helper program that serves programs
-	// of Open MPI. It need not exist if no such program runs. "": these
-	// programs find no PMIx server, and each rank is a world of its own.
-	PMIx string
-
+	// PMI says how ranks that are programs of MPI find each other.
+	PMI PMI
 	// MPI is the MPI that programs of the standard ABI (libmpi_abi.so.1) load, on all hosts:
 	// gorun, mpich, openmpi, or the path of a library or of its directory. "": the loader's choice.
 	MPI string
-
-	// PMIPort makes all ranks connect to their PMI server (PMI_PORT) instead of
-	// inheriting a connection (PMI_FD). It is for MPI programs that close inherited
-	// descriptors, or that run another MPI program after them. Programs that are neither
-	// linked with MPI nor written in Go, such as a shell or Python, connect in any case.
-	PMIPort bool
-	// PMIFD makes all ranks inherit a connection, whatever their program is.
-	// It is for ranks that enter another network namespace or change their
-	// user. Only the first MPI program that a rank runs can use it.
-	PMIFD bool
-
-	// Universe is the number of ranks that the job has room for (MPI_UNIVERSE_SIZE). 0: the slots of
-	// Hosts, or the CPUs of this machine, and at least NP. Else a number, UniverseCPUs or UniverseUnknown.
-	Universe int
-
-	// StrictPMI makes the job fail when an MPI program does not connect to this launcher, so that each
-	// rank is a world of its own, or when the launcher refuses a program because another one already
-	// runs in that rank. Without StrictPMI, Warn gets a message. A job whose ranks use different MPIs,
-	// and therefore wait for each other, always fails: with StrictPMI at once, else after 5 seconds.
-	StrictPMI bool
-	// Warn gets messages for the user while the job runs. It is called like Watch, never at
-	// the same time. If 100 messages wait for it, further ones are dropped. nil: all are.
-	Warn func(text string)
+	// Helpers are the programs that serve the ranks.
+	Helpers Helpers
 
 	// Emulate are the names of the software RDMA devices in the ranks.
 	Emulate []string
-
 	// AsyncProgress says whether ranks that are Go programs have a progress thread, which moves started
 	// operations while the program computes: off, on, or auto, which is on where each rank has two CPUs
 	// or is bound and a core is spare. Empty: what Env says, else auto.
 	AsyncProgress string
-
 	// Offload is the number of threads of a daemon on each host that is started before the ranks and
 	// steps their started collectives, of 256 KiB and more in registered memory, while the ranks that
 	// are Go programs compute. 0: there is none. More threads than the host has CPUs are an error.
 	Offload int
-	// OffloadProgram is the path of gorun-offload, the daemon's program, on all hosts. Empty: it is
-	// in the directory of the program that starts the host's ranks.
-	OffloadProgram string
-
-	// Secure has ranks of different hosts encrypt what they send to each other, by TLS 1.3. Ranks that
-	// cannot, as those of other MPIs and Go programs without a [rank.Config.Secure], are refused.
-	Secure bool
 
 	// Output is the format and the destination of the ranks' output.
 	Output Output
+
+	// Stdin is read by rank StdinRank, or by every rank with StdinAll; other ranks read /dev/null. nil: all read /dev/null. A
+	// rank on this machine gets a regular file or pipe as its descriptor; with StdinAll each rank gets a regular file with its
+	// own position. Other readers, a terminal for example, are read by the launcher and passed on, with StdinAll at the pace of
+	// the slowest rank that still reads. A reader that is not an *os.File may be read once more after Run has returned.
+	Stdin     io.Reader
+	StdinRank int
+	// Stdout and Stderr get the output of the ranks in whole lines. nil discards it. If they are equal or the same file, they
+	// are never written at the same time. A writer that blocks makes the ranks wait; no output is lost.
+	Stdout, Stderr io.Writer
+	// Lines is called with each line that a rank writes, beside the output to Stdout, Stderr and files: one call at a time, in
+	// the order of each stream, and the last before Run returns. Ranks wait while it blocks. nil: no call.
+	Lines func(Line)
+
+	// Signals are passed to all ranks. INT and TERM also end the job, with status 130 or 143.
+	// Further ones are of the same event, and mean nothing, but an INT that comes 200 ms after the first or later
+	// kills at once. A [Look] goes to no rank. nil: none.
+	Signals <-chan os.Signal
+	// Suspend is called after all ranks were sent a TSTP from Signals: a command then stops
+	// itself, as its shell expects. It must not wait for Run or for a signal. nil: no call.
+	Suspend func()
+
 	// Timeout ends a job that takes longer, with status 124. 0: no limit.
 	Timeout time.Duration
 	// ReportState records what each rank does at the timeout, in Result.States.
@@ -189,72 +119,28 @@ type Job struct {
 	// waits until they have closed their output, but once all its ranks have ended only as long as Grace, not counting the
 	// time in which Stdout or another writer blocks. Then it kills them, and tells Warn.
 	Grace time.Duration
-
-	// PMIxTimeout is the time after which gorun-pmix has failed if it neither answers nor
-	// uses or waits for a CPU. A busy one has ten times as long. 0: DefaultPMIxTimeout.
-	PMIxTimeout time.Duration
-	// AgentTimeout is the time without an answer from an agent after which its
-	// host is lost, although its connection is open. An agent on another machine ends its ranks
-	// when it has not heard of this process for as long, or for 30 s while this machine's kernel acknowledges what it says by ssh. 0: DefaultAgentTimeout; else 100 ms or more.
-	AgentTimeout time.Duration
-	// Adopt makes this process the parent of processes that ranks leave behind, such as
-	// daemons (PR_SET_CHILD_SUBREAPER, prctl(2)); Run kills them at the end. It is for a
-	// program that has no other children during Run and runs one job at a time. Without it,
-	// Run searches all processes of the machine for the job's mark in their environment.
+	// Adopt makes this process the parent of processes that ranks leave behind, such as daemons (PR_SET_CHILD_SUBREAPER,
+	// prctl(2)); Run kills them at the end. It is for a program that has no other children during Run and runs one job at a
+	// time. Without it, Run searches all processes of the machine for the job's mark in their environment.
 	Adopt bool
 	// Continuous lets the job continue when a rank fails. It ends when all ranks have ended, when one
 	// aborts, or when ranks wait for a rank that cannot join them. Its status is that of the first failure.
 	Continuous bool
-	// NoPythonAbort disables the abort for Python ranks. Otherwise an uncaught exception
-	// in a rank of mpi4py, or sys.exit with a failure, aborts the job (not with Continuous), because
-	// the rank would wait in MPI_Finalize for ranks that wait for it. For this, programs that are none of an
-	// MPI or of Go get a sitecustomize through PYTHONPATH, which runs the original one.
+	// NoPythonAbort disables the abort for Python ranks. Otherwise an uncaught exception in a rank of mpi4py, or sys.exit with a
+	// failure, aborts the job (not with Continuous), because the rank would wait in MPI_Finalize for ranks that wait for it. For
+	// this, programs that are none of an MPI or of Go get a sitecustomize through PYTHONPATH, which runs the original one.
 	NoPythonAbort bool
+
 	// Elastic lets the number of ranks follow the hosts that are there, from start to start. nil: it is fixed.
 	Elastic *Elastic
-	// MaxRestarts is how often the whole job is started again after a rank or a host has failed. Each
-	// start is a new world; ranks find its number, from 0, in GORUN_RESTART_COUNT. A host that has failed is
-	// set aside if the others have slots for all ranks; else all are tried again. Timeout limits all
-	// starts together. If Stdin is a regular file, it is read again from its first position. From
-	// another file a restarted rank gets what was not yet read, from another reader nothing.
-	MaxRestarts int
-	// RestartPause is the pause before the first restart. It doubles with
-	// each restart, up to a minute. 0: DefaultRestartPause.
-	RestartPause time.Duration
-	// Restarting is called before the pause of restart number n, with the
-	// result of the start that failed. nil: no call.
-	Restarting func(n int, pause time.Duration, ended Result)
-
-	// Stdin is read by rank StdinRank, or by every rank with StdinAll; other ranks read /dev/null.
-	// nil: all read /dev/null. A rank on this machine gets a regular file or pipe as its descriptor;
-	// with StdinAll each rank gets a regular file with its own position. Other readers, a terminal for
-	// example, are read by the launcher and passed on, with StdinAll at the pace of the slowest rank
-	// that still reads. A reader that is not an *os.File may be read once more after Run has returned.
-	Stdin     io.Reader
-	StdinRank int
-	// Stdout and Stderr get the output of the ranks in whole lines. nil discards
-	// it. If they are equal or the same file, they are never written at the same
-	// time. A writer that blocks makes the ranks wait; no output is lost.
-	Stdout, Stderr io.Writer
-	// Lines is called with each line that a rank writes, beside the output to
-	// Stdout, Stderr and files: one call at a time, in the order of each stream,
-	// and the last before Run returns. Ranks wait while it blocks. nil: no call.
-	Lines func(Line)
-
-	// Signals are passed to all ranks. INT and TERM also end the job, with status 130 or 143.
-	// Further ones are of the same event, and mean nothing, but an INT that comes 200 ms after the first or later
-	// kills at once. A [Look] goes to no rank. nil: none.
-	Signals <-chan os.Signal
-	// Suspend is called after all ranks were sent a TSTP from Signals: a command then stops
-	// itself, as its shell expects. It must not wait for Run or for a signal. nil: no call.
-	Suspend func()
+	// Restarts says how often the job is started again.
+	Restarts Restarts
 
 	// Profile has ranks that are programs of package rank, or of another MPI that they load, record their calls: see Result.Profile.
 	Profile bool
-	// ProfileLibrary is the path of libgorun-profile.so, which programs of other MPIs load for that, on all hosts. Empty: it is where
-	// make build or make install puts it, as seen from the program that starts the host's ranks.
-	ProfileLibrary string
-
+	// Warn gets messages for the user while the job runs. It is called like Watch, never at
+	// the same time. If 100 messages wait for it, further ones are dropped. nil: all are.
+	Warn func(text string)
 	// Watch gets the events of the job in order, one call at a time, on its own goroutine. Only
 	// the end of the job waits for it until it has got all events, and at most 2 seconds for one
 	// call; after that there are no more calls. A slow Watch gets only the latest line and sample
@@ -266,13 +152,141 @@ type Job struct {
 	// Messages of PMIx servers are below slog.LevelDebug. nil logs nothing.
 	Log *slog.Logger
 
-	environ []string     // this process's own
-	self    *reach.Self  // this machine's names
-	stage   *agent.Stage // nil: nothing is sent
-	gate    agent.Gate   // of remote shells
-	ports   ports.Range  // TCPPorts
-	tree    relays       // nil: each host is logged in to from here
+	run jobRun // of the copy that Run works with
+}
 
+// Placing says where the ranks of a job go, and which CPUs they may use.
+type Placing struct {
+	// Map, Rank and Bind say where ranks go, in which order they are numbered and which CPUs they may use. Their values are
+	// those of --map-by, --rank-by and --bind-to: "node", "ppr:2:package", "slot:pe=2"; "slot", "fill"; "core", "none". "" fills
+	// slots, numbers ranks in the order of mapping, and binds ranks only if they are mapped by an object, to that object.
+	// "openmpi" for Map and Bind does what mpirun does by default.
+	Map, Rank, Bind string
+	// RankFile is the text of a rankfile with lines "rank N=HOST slot=SLOTS". Map must then be "rankfile" or "".
+	RankFile string
+	// PerHost is the number of ranks that each host takes in turn, regardless of its slots; 0: its slots.
+	PerHost int
+	// CPUs are the CPUs of each host that ranks may be bound to, such as
+	// "0-3,8"; "": all CPUs that the launcher or agent may use.
+	CPUs string
+	// NoOversubscribe makes more ranks than slots, or without Hosts more ranks than CPUs, an error.
+	// Otherwise the ranks are told that they are oversubscribed, so that they yield while they wait.
+	NoOversubscribe bool
+	// Topology adds the hosts' topologies to the Placement even if mapping and binding do not need them.
+	Topology bool
+	// Placed is called with the placement before any rank starts, and before a restart that places them
+	// otherwise. Ranks start after it has returned.
+	Placed func(Placement)
+	// DryRun starts no rank: Run returns after Placed was called.
+	DryRun bool
+}
+
+// Agents says how a job starts agents, the processes that run the ranks of a host.
+type Agents struct {
+	// Launcher is the way to start agents. "" is by ssh if [Job.Hosts] names other machines, else the ranks run on this
+	// machine without an agent. "ssh": the same. "slurm": by srun, inside an allocation of Slurm that has these machines. "sge":
+	// by qrsh -inherit, inside a parallel job of gridengine. "fork" starts one agent process per host, all on this machine.
+	Launcher string
+	// Command is the command of an agent, which is needed with Launcher "fork" and for other
+	// machines: gorun-agent, or a program that runs agent.Main (package launcher/agent) on its
+	// standard input and output. Other machines start it by the same absolute path.
+	Command []string
+	// Remote is the command of an agent on other machines, if it is not Command.
+	Remote []string
+	// Stage sends the program of Command to other machines that do not have the same one at the same path. They
+	// keep it for later jobs in $XDG_CACHE_HOME/gorun, ~/.cache/gorun or /tmp/gorun-UID.
+	Stage bool
+	// Preload sends the programs of Apps to the job's directory on each host that has an agent, in place of
+	// those that are there; it is removed with the job. A relative path that is not in Dir here is relative
+	// to this process's directory. Programs that ranks spawn are not sent.
+	Preload bool
+	// Shell is the remote shell, a command that starts a command on another machine; the name of the host and
+	// one argument for a shell are appended. nil: ssh, which asks for no password (BatchMode).
+	Shell []string
+	// ShellArgs are further options of the remote shell, srun or qrsh, before the name of the host.
+	ShellArgs []string
+	// AtOnce is how many remote shells, sruns or qrshs may be on their way to their agents at a time. 0: 32.
+	AtOnce int
+	// Tree is from how many other machines on, reached by ssh or Shell, the logins go by a tree: ssh reaches some hosts from
+	// here, and the others from those. A host that cannot be reached so is reached from here. A job that may go on without a
+	// host, or start again, has no tree, nor has one with Stage. The agent's command gets the arguments --relay N there, for
+	// agent.Relay (package launcher/agent); where it takes none, all hosts are reached from here. 0: from 65 on; negative: never.
+	Tree int
+	// Timeout is the time without an answer from an agent after which its host is lost, although its connection is open. An
+	// agent on another machine ends its ranks when it has not heard of this process for as long, or for 30 s while this
+	// machine's kernel acknowledges what it says by ssh. 0: DefaultAgentTimeout; else 100 ms or more.
+	Timeout time.Duration
+}
+
+// Network says how the processes of a job on several hosts connect.
+type Network struct {
+	// Interface is the network interface of every host, by its name or its network in CIDR form, that the
+	// other hosts connect to. "": the one that the remote shell comes to.
+	Interface string
+	// Ports are the ports, as "40000-40100", of which all that listens for other hosts takes its own, over TCP and UDP: this
+	// process, agents, Go ranks, MASTER_PORT, and by their variables MPICH, UCX, libfabric and Open MPI. "": any that are free.
+	Ports string
+	// Secure has ranks of different hosts encrypt what they send to each other, by TLS 1.3. Ranks that
+	// cannot, as those of other MPIs and Go programs without a [rank.Config.Secure], are refused.
+	Secure bool
+}
+
+// PMI says how ranks that are programs of MPI find each other.
+type PMI struct {
+	// Port makes all ranks connect to their PMI server (PMI_PORT) instead of inheriting a connection (PMI_FD). It is for MPI
+	// programs that close inherited descriptors, or that run another MPI program after them. Programs that are neither linked
+	// with MPI nor written in Go, such as a shell or Python, connect in any case.
+	Port bool
+	// FD makes all ranks inherit a connection, whatever their program is. It is for ranks that enter another network namespace
+	// or change their user. Only the first MPI program that a rank runs can use it.
+	FD bool
+	// Universe is the number of ranks that the job has room for (MPI_UNIVERSE_SIZE). 0: the slots of
+	// Hosts, or the CPUs of this machine, and at least NP. Else a number, UniverseCPUs or UniverseUnknown.
+	Universe int
+	// Strict makes the job fail when an MPI program does not connect to this launcher, so that each
+	// rank is a world of its own, or when the launcher refuses a program because another one already
+	// runs in that rank. Without Strict, [Job.Warn] gets a message. A job whose ranks use different MPIs,
+	// and therefore wait for each other, always fails: with Strict at once, else after 5 seconds.
+	Strict bool
+}
+
+// Helpers are programs that serve the ranks of a job, by their paths on all hosts.
+type Helpers struct {
+	// PMIx is the path of gorun-pmix, the helper program that serves programs of Open MPI. It need not exist if no such program
+	// runs. "": these programs find no PMIx server, and each rank is a world of its own.
+	PMIx string
+	// PMIxTimeout is the time after which gorun-pmix has failed if it neither answers nor
+	// uses or waits for a CPU. A busy one has ten times as long. 0: DefaultPMIxTimeout.
+	PMIxTimeout time.Duration
+	// Offload is the path of gorun-offload, the daemon's program. Empty: it is
+	// in the directory of the program that starts the host's ranks.
+	Offload string
+	// Profile is the path of libgorun-profile.so, which programs of other MPIs load to record their calls. Empty: it is where
+	// make build or make install puts it, as seen from the program that starts the host's ranks.
+	Profile string
+}
+
+// Restarts says how often a job is started again after a failure.
+type Restarts struct {
+	// Max is how often the whole job is started again after a rank or a host has failed. Each start is a new world; ranks find
+	// its number, from 0, in GORUN_RESTART_COUNT. A host that has failed is set aside if the others have slots for all ranks;
+	// else all are tried again. [Job.Timeout] limits all starts together. If [Job.Stdin] is a regular file, it is read again
+	// from its first position. From another file a restarted rank gets what was not yet read, from another reader nothing.
+	Max int
+	// Pause is the time before the first restart. It doubles with each restart, up to a minute. 0: DefaultRestartPause.
+	Pause time.Duration
+	// Before is called before the pause of restart number n, with the result of the start that failed. nil: no call.
+	Before func(n int, pause time.Duration, ended Result)
+}
+
+// jobRun is what Run has of a job besides what it was asked for.
+type jobRun struct {
+	environ     []string      // this process's own
+	self        *reach.Self   // this machine's names
+	stage       *agent.Stage  // nil: nothing is sent
+	gate        agent.Gate    // of remote shells
+	ports       ports.Range   // Network.Ports
+	tree        relays        // nil: each host is logged in to from here
 	secondAfter time.Duration // for tests; 0: the constant
 	secondReady func() bool   // for tests: the second login may begin; nil: it may
 	preload     []program     // by program; nil: none is sent

@@ -36,7 +36,7 @@ func (p agentPool) dismiss() {
 // agents and asks them, all at once. A signal that would end a job, or the end of
 // ctx, ends it with that cause.
 func (p *placer) askMachines(ctx context.Context, job *Job) (agentPool, *Cause, error) {
-	if !job.Topology && !p.policy.NeedsMachines(p.hosts) {
+	if !job.Placing.Topology && !p.policy.NeedsMachines(p.hosts) {
 		return nil, nil, nil
 	}
 	if job.oneHost() {

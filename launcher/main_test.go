@@ -326,7 +326,7 @@ func overAgents(t testing.TB, job *Job, hosts int) {
 	if hosts == 0 {
 		return
 	}
-	job.Launcher, job.Agent = "fork", roleArgv(t, "agent")
+	job.Agents.Launcher, job.Agents.Command = "fork", roleArgv(t, "agent")
 	for i := range hosts {
 		job.Hosts = append(job.Hosts, Host{Name: string(rune('a' + i)), Slots: (job.NP + hosts - 1) / hosts})
 	}
@@ -385,8 +385,8 @@ func runJob(t *testing.T, job Job) (r Result, stdout, stderr string, err error) 
 	if job.Stderr == nil {
 		job.Stderr = &errs
 	}
-	if job.AgentTimeout == 0 { // a test of hosts that are silent sets it; agents of the others wait for a CPU, too
-		job.AgentTimeout = testenv.Limit(20 * time.Second)
+	if job.Agents.Timeout == 0 { // a test of hosts that are silent sets it; agents of the others wait for a CPU, too
+		job.Agents.Timeout = testenv.Limit(20 * time.Second)
 	}
 	ctx := testenv.Deadline(t, 60*time.Second)
 	r, err = Run(ctx, job)

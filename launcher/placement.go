@@ -14,7 +14,7 @@ type Placement struct {
 	Hosts []PlacedHost // including those without ranks
 	Ranks []PlacedRank // by rank
 	// Oversubscribed are the names of hosts with more ranks than their
-	// explicit slots, unless Job.Map permits it explicitly.
+	// explicit slots, unless Placing.Map permits it explicitly.
 	Oversubscribed []string
 }
 
@@ -55,7 +55,7 @@ func newPlacement(job *Job, r *place.Result) Placement {
 	for rank, pr := range r.Ranks {
 		p.Ranks = append(p.Ranks, PlacedRank{Rank: rank, App: pr.App, Program: job.Apps[pr.App].Argv[0], Host: at[r.Shares[pr.Host].Host], Local: local[rank], CPUs: pr.CPUs.List()})
 	}
-	if m, err := place.ParseMap(job.Map); err != nil || m.Over != place.Yes {
+	if m, err := place.ParseMap(job.Placing.Map); err != nil || m.Over != place.Yes {
 		for _, o := range r.Over {
 			if !o.Free {
 				p.Oversubscribed = append(p.Oversubscribed, o.String())
@@ -177,7 +177,7 @@ func picture(m *topo.Machine, set topo.Set) string {
 }
 
 // Topology describes the hosts: a line with the numbers of objects, and a tree of the
-// larger objects with their CPUs. It needs Job.Topology or a placement by objects.
+// larger objects with their CPUs. It needs Placing.Topology or a placement by objects.
 func (p *Placement) Topology() string {
 	var b strings.Builder
 	for _, h := range p.Hosts {

@@ -65,8 +65,8 @@ func TestRanksAreBound(t *testing.T) {
 			of   string // CPUs and how many ranks share them
 		}{
 			{"nothing said", Job{}, [2]string{all, all}, fmt.Sprintf("%d/LOCAL", usable)},
-			{"to one CPU each", Job{Bind: fmt.Sprintf("user:%d,%d", first, second)}, [2]string{fmt.Sprint(first), fmt.Sprint(second)}, "1/1"},
-			{"to the machine", Job{Bind: "machine"}, [2]string{all, all}, fmt.Sprintf("%d/LOCAL", usable)},
+			{"to one CPU each", Job{Placing: Placing{Bind: fmt.Sprintf("user:%d,%d", first, second)}}, [2]string{fmt.Sprint(first), fmt.Sprint(second)}, "1/1"},
+			{"to the machine", Job{Placing: Placing{Bind: "machine"}}, [2]string{all, all}, fmt.Sprintf("%d/LOCAL", usable)},
 		} {
 			t.Run(c.name+"/"+way.name, func(t *testing.T) {
 				testenv.NoLeaks(t)
@@ -111,7 +111,7 @@ func TestRanksAreBound(t *testing.T) {
 func TestManyRanksAreBound(t *testing.T) {
 	testenv.NoLeaks(t)
 	first, second := twoCPUs(t)
-	job := Job{Argv: sayPlace, NP: 24, Bind: fmt.Sprintf("user:%d,%d", first, second)}
+	job := Job{Argv: sayPlace, NP: 24, Placing: Placing{Bind: fmt.Sprintf("user:%d,%d", first, second)}}
 	r, stdout, stderr, err := runJob(t, job)
 	if err != nil || r.ExitStatus != 0 {
 		t.Fatalf("got %+v, %v, %q", r, err, stderr)
@@ -190,22 +190,22 @@ func TestPlacementByMapAndRank(t *testing.T) {
 		want string // hosts by rank
 	}{
 		{"all slots", Job{Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b"}}}, "a a b"},
-		{"by node", Job{NP: 4, Map: "node", Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}}, "a b a b"},
+		{"by node", Job{NP: 4, Placing: Placing{Map: "node"}, Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}}, "a b a b"},
 		{"beyond the slots", Job{NP: 4, Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a a b b"},
-		{"per host", Job{PerHost: 2, Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a a b b"},
-		{"ranks of packages", Job{Map: "ppr:1:package", CPUs: "0", Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a b"},
-		{"a rankfile", Job{RankFile: "rank 0=b\nrank 1=a slot=*\nrank 2=b\n", Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "b a b"},
-		{"a slot for each CPU", Job{Hosts: []Host{{Name: "a", Slots: -1}}, CPUs: "0"}, "a"},
+		{"per host", Job{Placing: Placing{PerHost: 2}, Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a a b b"},
+		{"ranks of packages", Job{Placing: Placing{Map: "ppr:1:package", CPUs: "0"}, Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "a b"},
+		{"a rankfile", Job{Placing: Placing{RankFile: "rank 0=b\nrank 1=a slot=*\nrank 2=b\n"}, Hosts: []Host{{Name: "a"}, {Name: "b"}}}, "b a b"},
+		{"a slot for each CPU", Job{Hosts: []Host{{Name: "a", Slots: -1}}, Placing: Placing{CPUs: "0"}}, "a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			job := c.job
-			job.Argv, job.Launcher, job.Agent = sayPlace, "fork", roleArgv(t, "agent")
-			if topo.Here().Allowed.Has(0) == false && job.CPUs != "" {
+			job.Argv, job.Agents.Launcher, job.Agents.Command = sayPlace, "fork", roleArgv(t, "agent")
+			if topo.Here().Allowed.Has(0) == false && job.Placing.CPUs != "" {
 				testenv.Unsupported(t, "the test needs CPU 0")
 			}
 			var told Placement
-			job.Placed = func(p Placement) { told = p }
+			job.Placing.Placed = func(p Placement) { told = p }
 			// What is said, what runs, and what a dry run says are the same.
 			r, stdout, stderr, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 0 {
@@ -222,7 +222,7 @@ func TestPlacementByMapAndRank(t *testing.T) {
 				t.Errorf("ran on %v, told %v, want %s", ran, said, c.want)
 			}
 			text := told.Map()
-			job.DryRun = true
+			job.Placing.DryRun = true
 			if r, stdout, _, err := runJob(t, job); err != nil || r.ExitStatus != 0 || r.Ranks != nil || stdout != "" || told.Map() != text {
 				t.Errorf("dry run: got %+v, %v, %q, map %q, want %q", r, err, stdout, told.Map(), text)
 			}
@@ -233,11 +233,11 @@ func TestPlacementByMapAndRank(t *testing.T) {
 // PMI works however ranks are spread: each rank's messages go to its own host.
 // A job may have more ranks than a host.
 func TestManyRanksOnManyHosts(t *testing.T) {
-	job := Job{NP: 640_000, Argv: sh("true"), Launcher: "fork", Agent: []string{"agent"}, DryRun: true}
+	job := Job{NP: 640_000, Argv: sh("true"), Agents: Agents{Launcher: "fork", Command: []string{"agent"}}, Placing: Placing{DryRun: true}}
 	for i := range 10_000 {
 		job.Hosts = append(job.Hosts, Host{Name: fmt.Sprintf("n%05d", i), Slots: 64})
 	}
-	job.Placed = func(p Placement) {
+	job.Placing.Placed = func(p Placement) {
 		if last := p.Ranks[len(p.Ranks)-1]; len(p.Ranks) != job.NP || last.Host != 9999 || last.Local != 63 {
 			t.Errorf("got %d ranks, the last one number %d of host %d; want %d, number 63 of host 9999", len(p.Ranks), last.Local, last.Host, job.NP)
 		}
@@ -246,7 +246,7 @@ func TestManyRanksOnManyHosts(t *testing.T) {
 		t.Errorf("got %+v, %v, want a placement", r, err)
 	}
 	for np, want := range map[int]string{1<<16 + 1: "65536 or fewer on a host", 1<<20 + 1: "1048576 ranks or fewer"} {
-		_, err := Run(t.Context(), Job{NP: np, Argv: sh("true"), DryRun: true})
+		_, err := Run(t.Context(), Job{NP: np, Argv: sh("true"), Placing: Placing{DryRun: true}})
 		if bad, ok := errors.AsType[*JobError](err); !ok || bad.Field != "NP" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d ranks on this machine: got %v, want %q of NP", np, err, want)
 		}
@@ -265,7 +265,7 @@ func TestTooManyAgentsForTheLimitOfFiles(t *testing.T) {
 	if limit.Cur > 1<<30 {
 		testenv.Unsupported(t, "there is no limit of open files to speak of")
 	}
-	job := Job{gate: agent.NewGate(32)}
+	job := Job{run: jobRun{gate: agent.NewGate(32)}}
 	hosts := slices.Repeat([]string{"far"}, int(limit.Cur)/filesOfAgent)
 	if err := job.roomForFiles(hosts[:len(hosts)/2]); err != nil {
 		t.Errorf("%d hosts: %v", len(hosts)/2, err)
@@ -278,8 +278,8 @@ func TestTooManyAgentsForTheLimitOfFiles(t *testing.T) {
 
 func TestRanksMeetWhenSpreadOverHosts(t *testing.T) {
 	testenv.NoLeaks(t)
-	job := Job{Argv: append(roleArgv(t, "pmi"), "init", "barrier", "cards=100", "barrier", "finalize"), NP: 6, Map: "node",
-		Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 3}, {Name: "b", Slots: 3}}}
+	job := Job{Argv: append(roleArgv(t, "pmi"), "init", "barrier", "cards=100", "barrier", "finalize"), NP: 6, Placing: Placing{Map: "node"},
+		Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Hosts: []Host{{Name: "a", Slots: 3}, {Name: "b", Slots: 3}}}
 	if r, _, stderr, err := runJob(t, job); err != nil || r.ExitStatus != 0 {
 		t.Fatalf("got %+v, %v, %q", r, err, stderr)
 	}
@@ -293,14 +293,14 @@ func TestPlacedNamesOversubscribedHosts(t *testing.T) {
 	}{
 		{Job{NP: 2, Hosts: hosts}, "[]"},
 		{Job{NP: 3, Hosts: hosts}, "[" + reach.This().Name + " (3 ranks, 2 slots)]"},
-		{Job{NP: 3, Hosts: hosts, Map: ":oversubscribe"}, "[]"},
+		{Job{NP: 3, Hosts: hosts, Placing: Placing{Map: ":oversubscribe"}}, "[]"},
 		{Job{NP: 100}, "[]"},
 	} {
 		got := ""
-		c.job.Argv, c.job.DryRun = sh("true"), true
-		c.job.Placed = func(p Placement) { got = fmt.Sprint(p.Oversubscribed) }
+		c.job.Argv, c.job.Placing.DryRun = sh("true"), true
+		c.job.Placing.Placed = func(p Placement) { got = fmt.Sprint(p.Oversubscribed) }
 		if _, err := Run(testenv.Deadline(t, 0), c.job); err != nil || got != c.want {
-			t.Errorf("%d ranks, hosts %v, map %q: got %s, %v, want %s", c.job.NP, c.job.Hosts, c.job.Map, got, err, c.want)
+			t.Errorf("%d ranks, hosts %v, map %q: got %s, %v, want %s", c.job.NP, c.job.Hosts, c.job.Placing.Map, got, err, c.want)
 		}
 	}
 }
@@ -318,7 +318,7 @@ func TestStartFailsWhenAgentsSendNoAddress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
-			job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: sh(c.script), Bind: "core", Hosts: []Host{{Name: "a"}, {Name: "b"}}}
+			job := Job{NP: 2, Argv: sh("true"), Agents: Agents{Launcher: "fork", Command: sh(c.script)}, Placing: Placing{Bind: "core"}, Hosts: []Host{{Name: "a"}, {Name: "b"}}}
 			r, _, _, err := runJob(t, job)
 			if err != nil || r.Cause == nil || r.ExitStatus != 1 || !strings.Contains(r.Cause.String(), c.want) {
 				t.Errorf("got %+v, cause %v, %v, want %q", r, r.Cause, err, c.want)
@@ -331,7 +331,7 @@ func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 	testenv.NoLeaks(t)
 	signals := make(chan os.Signal, 1)
 	signals <- os.Interrupt
-	job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: []string{"sleep", "100"}, Bind: "core", Hosts: []Host{{Name: "a"}, {Name: "b"}}, Signals: signals}
+	job := Job{NP: 2, Argv: sh("true"), Agents: Agents{Launcher: "fork", Command: []string{"sleep", "100"}}, Placing: Placing{Bind: "core"}, Hosts: []Host{{Name: "a"}, {Name: "b"}}, Signals: signals}
 	r, _, _, err := runJob(t, job)
 	if err != nil || r.ExitStatus != 130 || r.Cause == nil {
 		t.Errorf("got %+v, %v", r, err)
@@ -340,20 +340,20 @@ func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 
 // In a container srun may be missing.
 func TestMissingSrunNamesTheOption(t *testing.T) {
-	job := Job{Launcher: launcherSlurm, Agent: []string{"/agent"}}
+	job := Job{Agents: Agents{Launcher: launcherSlurm, Command: []string{"/agent"}}}
 	err := job.noAgent("far", &exec.Error{Name: "srun", Err: exec.ErrNotFound})
-	if err.Field != "Launcher" || !strings.Contains(err.Error(), "; try --launcher ssh, or -H localhost:N") {
+	if err.Field != "Agents.Launcher" || !strings.Contains(err.Error(), "; try --launcher ssh, or -H localhost:N") {
 		t.Errorf("%s: %v", err.Field, err)
 	}
 }
 
 // What the user says of ssh wins, for it comes first; hosts and users are no options.
 func TestRemoteShell(t *testing.T) {
-	job := Job{Agent: []string{"/a b/agent"}, Hosts: []Host{{Name: "far.away", User: "me"}}}
-	if err := job.findLauncher(); err != nil || job.Launcher != "ssh" {
-		t.Fatalf("launcher %q, %v", job.Launcher, err)
+	job := Job{Agents: Agents{Command: []string{"/a b/agent"}}, Hosts: []Host{{Name: "far.away", User: "me"}}}
+	if err := job.findLauncher(); err != nil || job.Agents.Launcher != "ssh" {
+		t.Fatalf("launcher %q, %v", job.Agents.Launcher, err)
 	}
-	job.RemoteArgs = []string{"-o", "ConnectTimeout=60"}
+	job.Agents.ShellArgs = []string{"-o", "ConnectTimeout=60"}
 	argv := job.agentOf("far.away")
 	if got := strings.Join(argv[:5], " "); got != "ssh -o ConnectTimeout=60 -x -T" {
 		t.Errorf("begins %q", got)
@@ -361,12 +361,12 @@ func TestRemoteShell(t *testing.T) {
 	if got := argv[len(argv)-2:]; got[0] != "me@far.away" || got[1] != "exec '/a b/agent'" {
 		t.Errorf("ends %q", got)
 	}
-	job.RemoteShell = []string{"rsh", "-4"}
+	job.Agents.Shell = []string{"rsh", "-4"}
 	if got := strings.Join(job.agentOf("far.away"), " "); got != "rsh -4 -o ConnectTimeout=60 me@far.away exec '/a b/agent'" {
 		t.Errorf("another shell: %q", got)
 	}
 	for _, h := range []Host{{Name: "-oProxyCommand=x"}, {Name: "b", User: "-oProxyCommand=x"}} {
-		if err := (&Job{Agent: []string{"agent"}, Hosts: []Host{h}}).findLauncher(); err == nil {
+		if err := (&Job{Agents: Agents{Command: []string{"agent"}}, Hosts: []Host{h}}).findLauncher(); err == nil {
 			t.Errorf("host %+v is not refused", h)
 		}
 	}
@@ -374,7 +374,7 @@ func TestRemoteShell(t *testing.T) {
 
 // What means something on this machine alone stays here, unless the user gives it to the ranks.
 func TestEnvironmentOfOtherMachines(t *testing.T) {
-	job := Job{environ: []string{"SSH_AUTH_SOCK=here", "TMPDIR=/tmp/x", "PATH=/bin"}}
+	job := Job{run: jobRun{environ: []string{"SSH_AUTH_SOCK=here", "TMPDIR=/tmp/x", "PATH=/bin"}}}
 	for setting, stays := range map[string]bool{"SSH_AUTH_SOCK=here": true, "TMPDIR=/tmp/x": true, "TMPDIR=/scratch": false, "PATH=/bin": false} {
 		if got := job.local(setting); got != stays {
 			t.Errorf("%s: stays %v, want %v", setting, got, stays)

@@ -23,43 +23,43 @@ func newPlacer(job *Job) (*placer, *JobError) {
 	l := &placer{cpus: sync.OnceValue(topo.CPUs)}
 	p := &l.policy
 	var err error
-	if p.Map, err = place.ParseMap(job.Map); err != nil {
-		return nil, bad("Map", job.Map, "%w", err)
+	if p.Map, err = place.ParseMap(job.Placing.Map); err != nil {
+		return nil, bad("Placing.Map", job.Placing.Map, "%w", err)
 	}
-	if p.Rank, err = place.ParseRank(job.Rank); err != nil {
-		return nil, bad("Rank", job.Rank, "%w", err)
+	if p.Rank, err = place.ParseRank(job.Placing.Rank); err != nil {
+		return nil, bad("Placing.Rank", job.Placing.Rank, "%w", err)
 	}
-	if p.Bind, err = place.ParseBind(job.Bind); err != nil {
-		return nil, bad("Bind", job.Bind, "%w", err)
+	if p.Bind, err = place.ParseBind(job.Placing.Bind); err != nil {
+		return nil, bad("Placing.Bind", job.Placing.Bind, "%w", err)
 	}
-	if job.RankFile != "" {
-		if job.Map == "" {
+	if job.Placing.RankFile != "" {
+		if job.Placing.Map == "" {
 			p.Map.By = place.Ranks
 		}
 		if p.Map.By != place.Ranks {
-			return nil, bad("RankFile", "", "a rankfile places every rank: it cannot be combined with the mapping %s", job.Map)
+			return nil, bad("Placing.RankFile", "", "a rankfile places every rank: it cannot be combined with the mapping %s", job.Placing.Map)
 		}
-		if p.File, err = place.ParseRankFile(job.RankFile); err != nil {
-			return nil, bad("RankFile", "", "%w", err)
+		if p.File, err = place.ParseRankFile(job.Placing.RankFile); err != nil {
+			return nil, bad("Placing.RankFile", "", "%w", err)
 		}
 	}
-	if job.CPUs != "" {
-		if p.CPUs, err = topo.ParseSet(job.CPUs); err != nil || p.CPUs.Len() == 0 {
-			return nil, bad("CPUs", job.CPUs, "want CPU numbers, as 0-3,8")
+	if job.Placing.CPUs != "" {
+		if p.CPUs, err = topo.ParseSet(job.Placing.CPUs); err != nil || p.CPUs.Len() == 0 {
+			return nil, bad("Placing.CPUs", job.Placing.CPUs, "want CPU numbers, as 0-3,8")
 		}
 	}
 	if p.Bind.Listed {
-		if job.CPUs == "" {
-			return nil, bad("Bind", job.Bind, "found no list of CPUs, expected one; try --cpu-list 0-3 beside it")
+		if job.Placing.CPUs == "" {
+			return nil, bad("Placing.Bind", job.Placing.Bind, "found no list of CPUs, expected one; try --cpu-list 0-3 beside it")
 		}
-		if err := p.Bind.Order(job.CPUs); err != nil {
-			return nil, bad("CPUs", job.CPUs, "%w", err)
+		if err := p.Bind.Order(job.Placing.CPUs); err != nil {
+			return nil, bad("Placing.CPUs", job.Placing.CPUs, "%w", err)
 		}
 	}
-	if p.PerHost = job.PerHost; p.PerHost < 0 || p.PerHost > maxRanksOfHost {
-		return nil, bad("PerHost", strconv.Itoa(job.PerHost), "want 1 rank or more, or 0 for as many as there are slots")
+	if p.PerHost = job.Placing.PerHost; p.PerHost < 0 || p.PerHost > maxRanksOfHost {
+		return nil, bad("Placing.PerHost", strconv.Itoa(job.Placing.PerHost), "want 1 rank or more, or 0 for as many as there are slots")
 	}
-	if job.NoOversubscribe {
+	if job.Placing.NoOversubscribe {
 		p.Map.Over = place.No
 	}
 	l.findHosts(job)
@@ -107,21 +107,21 @@ func (p *placer) place(job *Job) (*place.Result, *JobError) {
 		field, value := "NP", strconv.Itoa(job.NP)
 		pe, _ := errors.AsType[*place.Error](err) // it always is one
 		switch {
-		case pe.Bind && job.Bind != "":
-			field, value = "Bind", job.Bind
-		case job.RankFile != "":
-			field, value = "RankFile", ""
-		case job.Map != "" && !pe.Slots:
-			field, value = "Map", job.Map
+		case pe.Bind && job.Placing.Bind != "":
+			field, value = "Placing.Bind", job.Placing.Bind
+		case job.Placing.RankFile != "":
+			field, value = "Placing.RankFile", ""
+		case job.Placing.Map != "" && !pe.Slots:
+			field, value = "Placing.Map", job.Placing.Map
 		case len(job.Hosts) > 0:
 			field, value = "Hosts", listHosts(job.Hosts)
 		}
 		return nil, bad(field, value, "%w", err)
 	}
 	for _, share := range placed.Shares {
-		if need := len(share.Ranks) + portsBeside; job.apart() && job.ports.Len() > 0 && job.ports.Len() < need {
-			return nil, bad("TCPPorts", job.TCPPorts, "found %d ports, and host %s needs %d: one for each rank and %d for gorun; try %d-%d",
-				job.ports.Len(), share.Host, need, portsBeside, job.ports.First, min(job.ports.First+max(2*need, 100), 65535))
+		if need := len(share.Ranks) + portsBeside; job.apart() && job.run.ports.Len() > 0 && job.run.ports.Len() < need {
+			return nil, bad("Network.Ports", job.Network.Ports, "found %d ports, and host %s needs %d: one for each rank and %d for gorun; try %d-%d",
+				job.run.ports.Len(), share.Host, need, portsBeside, job.run.ports.First, min(job.run.ports.First+max(2*need, 100), 65535))
 		}
 	}
 	job.NP = 0

@@ -18,7 +18,7 @@ type program struct {
 
 // openPrograms opens the programs that are to be sent to hosts, which only agents can take.
 func (job *Job) openPrograms() *JobError {
-	if !job.Preload || job.oneHost() || job.DryRun {
+	if !job.Agents.Preload || job.oneHost() || job.Placing.DryRun {
 		return nil
 	}
 	for i := range job.Apps {
@@ -29,19 +29,19 @@ func (job *Job) openPrograms() *JobError {
 		}
 		p := program{}
 		if p.file, err = os.Open(path); err == nil {
-			job.preload = append(job.preload, p)
+			job.run.preload = append(job.run.preload, p)
 			p.spec, err = host.PreloadOf(p.file)
 		}
 		if err != nil {
 			return &JobError{Field: "Argv", Value: a.Argv[0], ExitStatus: statusFailed, Err: fmt.Errorf("--preload-binary: %w", err)}
 		}
-		job.preload[i] = p
+		job.run.preload[i] = p
 	}
 	return nil
 }
 
 func (job *Job) closePrograms() {
-	for _, p := range job.preload {
+	for _, p := range job.run.preload {
 		_ = p.file.Close() // it was only read
 	}
 }
@@ -69,7 +69,7 @@ func (r *remotes) preload(at int, spec *host.Spec) {
 		return
 	}
 	seen := map[host.Preload]bool{}
-	for i, p := range r.c.job.preload {
+	for i, p := range r.c.job.run.preload {
 		if spec.Apps[i].Argv == nil {
 			continue // no rank there runs it
 		}
@@ -83,10 +83,10 @@ func (r *remotes) preload(at int, spec *host.Spec) {
 
 // program reads what a host wants of a program, without the controller's lock.
 func (r *remotes) program(app int, offset int64, into []byte) (int, error) {
-	if app < 0 || app >= len(r.c.job.preload) {
-		return 0, fmt.Errorf("found program %d, expected one of %d", app, len(r.c.job.preload))
+	if app < 0 || app >= len(r.c.job.run.preload) {
+		return 0, fmt.Errorf("found program %d, expected one of %d", app, len(r.c.job.run.preload))
 	}
-	return r.c.job.preload[app].file.ReadAt(into, offset)
+	return r.c.job.run.preload[app].file.ReadAt(into, offset)
 }
 
 // lateProgram ends a job whose programs do not come on to some hosts.

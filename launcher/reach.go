@@ -18,7 +18,7 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
-// The words for Job.Launcher.
+// The words for Agents.Launcher.
 const (
 	launcherFork  = "fork"
 	launcherSSH   = "ssh"
@@ -33,29 +33,29 @@ var sshOptions = []string{"-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeo
 // findLauncher fills in how agents are started, where the job leaves it open: by ssh as
 // soon as a host is another machine. Where none is, nothing is started by ssh or srun.
 func (job *Job) findLauncher() *JobError {
-	remote := cmp.Or(job.Launcher, launcherSSH)
-	switch job.Launcher {
+	remote := cmp.Or(job.Agents.Launcher, launcherSSH)
+	switch job.Agents.Launcher {
 	case launcherFork:
-		if len(job.Agent) == 0 {
-			return bad("Agent", "", "launcher fork needs the command of an agent")
+		if len(job.Agents.Command) == 0 {
+			return bad("Agents.Command", "", "launcher fork needs the command of an agent")
 		}
 		return nil
 	case "", launcherSSH:
 	case launcherSlurm, launcherSGE:
 		command, variable, around := "srun", "SLURM_JOB_ID", "an allocation of Slurm around this process; try salloc --nodes=2 gorun ./program"
-		if job.Launcher == launcherSGE {
+		if job.Agents.Launcher == launcherSGE {
 			command, variable, around = "qrsh", "PE_HOSTFILE", "a parallel job of gridengine around this process; try qsub -b y -pe NAME 4 gorun ./program"
 		}
-		if len(job.RemoteShell) > 0 {
-			return bad("RemoteShell", job.RemoteShell[0], "with the launcher %s, %s starts the agents; want one of both", job.Launcher, command)
+		if len(job.Agents.Shell) > 0 {
+			return bad("Agents.Shell", job.Agents.Shell[0], "with the launcher %s, %s starts the agents; want one of both", job.Agents.Launcher, command)
 		}
-		if envvar.Get(job.environ, variable) == "" {
-			return bad("Launcher", job.Launcher, "found no %s, want %s", variable, around)
+		if envvar.Get(job.run.environ, variable) == "" {
+			return bad("Agents.Launcher", job.Agents.Launcher, "found no %s, want %s", variable, around)
 		}
 	default:
-		return bad("Launcher", job.Launcher, `want "ssh", "slurm", "sge", "fork", or none`)
+		return bad("Agents.Launcher", job.Agents.Launcher, `want "ssh", "slurm", "sge", "fork", or none`)
 	}
-	job.Launcher = ""
+	job.Agents.Launcher = ""
 	self := job.here()
 	for _, h := range job.Hosts {
 		if h.Name == "" || self.Is(h.Name) {
@@ -64,16 +64,16 @@ func (job *Job) findLauncher() *JobError {
 		if strings.HasPrefix(h.Name, "-") || strings.HasPrefix(h.User, "-") {
 			return bad("Hosts", strings.TrimPrefix(h.User+"@"+h.Name, "@"), "a remote shell would take it for an option; want the name of a host")
 		}
-		if len(job.Agent) == 0 {
+		if len(job.Agents.Command) == 0 {
 			return bad("Hosts", h.Name, "it is not this machine (%s), and Agent, the program that runs the ranks there, is not set", self.Name)
 		}
-		job.Launcher = remote
+		job.Agents.Launcher = remote
 	}
 	return nil
 }
 
 // apart tells whether some hosts are other machines.
-func (job *Job) apart() bool { return job.Launcher != "" && job.Launcher != launcherFork }
+func (job *Job) apart() bool { return job.Agents.Launcher != "" && job.Agents.Launcher != launcherFork }
 
 // sendDir has ranks start in this process's directory where the job names none: an agent
 // of another machine is in another one.
@@ -89,7 +89,7 @@ func (job *Job) sendDir() {
 // NeedsAgent tells whether a job cannot run without Agent: with the launcher fork, and
 // where a host is another machine.
 func (job *Job) NeedsAgent() bool {
-	return job.Launcher == launcherFork || len(job.OtherMachines()) > 0
+	return job.Agents.Launcher == launcherFork || len(job.OtherMachines()) > 0
 }
 
 // OtherMachines are the names of Hosts that are not this machine's.
@@ -110,7 +110,7 @@ func (job *Job) remote(host string) bool { return job.apart() && host != "" && !
 // hostName is the name that the job has for a host: this machine has one only, but with
 // the launcher fork, to which each name is a host.
 func (job *Job) hostName(name string) string {
-	if self := job.here(); job.Launcher != launcherFork && self.Is(name) {
+	if self := job.here(); job.Agents.Launcher != launcherFork && self.Is(name) {
 		return self.Name
 	}
 	return name
@@ -118,23 +118,23 @@ func (job *Job) hostName(name string) string {
 
 // here is what knows this machine's names.
 func (job *Job) here() *reach.Self {
-	if job.self == nil { // before Run
+	if job.run.self == nil { // before Run
 		return reach.This()
 	}
-	return job.self
+	return job.run.self
 }
 
 // oneHost tells whether all of the job's host names are this machine's.
-func (job *Job) oneHost() bool { return job.Launcher == "" }
+func (job *Job) oneHost() bool { return job.Agents.Launcher == "" }
 
 // agentOf is the command that starts the agent of a host.
 func (job *Job) agentOf(host string) []string {
 	switch {
 	case !job.remote(host):
-		return job.Agent
-	case job.Launcher == launcherSlurm:
+		return job.Agents.Command
+	case job.Agents.Launcher == launcherSlurm:
 		return slices.Concat(job.srun(host), job.remoteStart())
-	case job.Launcher == launcherSGE:
+	case job.Agents.Launcher == launcherSGE:
 		return slices.Concat(job.qrsh(host), []string{"exec " + quote(job.remoteStart())})
 	}
 	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteStart())})
@@ -142,16 +142,16 @@ func (job *Job) agentOf(host string) []string {
 
 // noAgent is why the command that starts a host's agent could not be run.
 func (job *Job) noAgent(host string, err error) *JobError {
-	field, value := "Agent", job.agentOf(host)[0]
+	field, value := "Agents.Command", job.agentOf(host)[0]
 	switch {
 	case !job.remote(host):
-	case job.Launcher == launcherSSH:
-		field = "RemoteShell"
+	case job.Agents.Launcher == launcherSSH:
+		field = "Agents.Shell"
 	default:
-		field, value = "Launcher", job.Launcher
+		field, value = "Agents.Launcher", job.Agents.Launcher
 	}
 	err = fmt.Errorf("host %s: %w", host, err)
-	if field == "Launcher" && errors.Is(err, exec.ErrNotFound) {
+	if field == "Agents.Launcher" && errors.Is(err, exec.ErrNotFound) {
 		err = fmt.Errorf("%w; try --launcher ssh, or -H localhost:N for N ranks on this machine alone", err)
 	}
 	return &JobError{Field: field, Value: value, ExitStatus: statusFailed, Err: err}
@@ -159,34 +159,34 @@ func (job *Job) noAgent(host string, err error) *JobError {
 
 // remoteStart is what starts an agent on another host: its command, or what sends its program first.
 func (job *Job) remoteStart() []string {
-	if job.stage != nil {
-		return job.stage.Command()
+	if job.run.stage != nil {
+		return job.run.stage.Command()
 	}
 	return job.remoteAgent()
 }
 
 // readStage reads the agent's program, where it is to be sent to hosts.
 func (job *Job) readStage() *JobError {
-	if !job.Stage || !job.apart() {
+	if !job.Agents.Stage || !job.apart() {
 		return nil
 	}
-	if len(job.RemoteAgent) > 0 || len(job.Agent) != 1 {
-		return bad("Stage", "", "found an agent's command (%s) beside it, want one of both", strings.Join(slices.Concat(job.RemoteAgent, job.Agent[1:]), " "))
+	if len(job.Agents.Remote) > 0 || len(job.Agents.Command) != 1 {
+		return bad("Agents.Stage", "", "found an agent's command (%s) beside it, want one of both", strings.Join(slices.Concat(job.Agents.Remote, job.Agents.Command[1:]), " "))
 	}
 	stage, err := agent.ReadStage(job.remoteAgent()[0])
 	if err != nil {
-		return bad("Stage", "", "the agent's program: %w", err)
+		return bad("Agents.Stage", "", "the agent's program: %w", err)
 	}
-	job.stage = stage
+	job.run.stage = stage
 	return nil
 }
 
 // shell is the remote shell with its options.
 func (job *Job) shell() []string {
-	if len(job.RemoteShell) > 0 {
-		return slices.Concat(job.RemoteShell, job.RemoteArgs)
+	if len(job.Agents.Shell) > 0 {
+		return slices.Concat(job.Agents.Shell, job.Agents.ShellArgs)
 	}
-	return slices.Concat([]string{"ssh"}, job.RemoteArgs, sshOptions)
+	return slices.Concat([]string{"ssh"}, job.Agents.ShellArgs, sshOptions)
 }
 
 // login is a host as the remote shell is told it, with the user's name there.
@@ -202,10 +202,10 @@ func (job *Job) login(host string) string {
 // remoteAgent is the agent's command on other hosts: that of this one, by its whole
 // path, unless the job names another.
 func (job *Job) remoteAgent() []string {
-	if len(job.RemoteAgent) > 0 {
-		return job.RemoteAgent
+	if len(job.Agents.Remote) > 0 {
+		return job.Agents.Remote
 	}
-	there := slices.Clone(job.Agent)
+	there := slices.Clone(job.Agents.Command)
 	if path, err := exec.LookPath(there[0]); err == nil {
 		there[0] = path
 	}
@@ -218,20 +218,20 @@ func (job *Job) remoteAgent() []string {
 // tryAgent is what a user types to see why an agent does not start. What a script has done before that, it has told.
 func (job *Job) tryAgent(host string) string {
 	check := slices.Concat(job.remoteAgent(), []string{"--version"})
-	if job.stage != nil {
+	if job.run.stage != nil {
 		check = []string{"true"}
 	}
-	if job.Launcher == launcherSlurm {
-		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.RemoteArgs, []string{"--nodelist=" + host}, check), " ")
+	if job.Agents.Launcher == launcherSlurm {
+		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.Agents.ShellArgs, []string{"--nodelist=" + host}, check), " ")
 	}
-	if job.Launcher == launcherSGE {
+	if job.Agents.Launcher == launcherSGE {
 		return strings.Join(slices.Concat(job.qrsh(host), check), " ") + ", or --launcher ssh"
 	}
-	shell := job.RemoteShell
+	shell := job.Agents.Shell
 	if len(shell) == 0 {
 		shell = []string{"ssh"}
 	}
-	return strings.Join(slices.Concat(shell, job.RemoteArgs, []string{job.login(host)}, check), " ")
+	return strings.Join(slices.Concat(shell, job.Agents.ShellArgs, []string{job.login(host)}, check), " ")
 }
 
 // quote is a command for a POSIX shell, and for csh.
@@ -256,12 +256,12 @@ func (job *Job) startDirect(host string) (*agent.Link, error) {
 	if !job.remote(host) {
 		return agent.Start(job.agentOf(host), coreless(job.Env), host, nil)
 	}
-	s := &agent.Shell{Stage: job.stage, Gate: job.gate}
-	if job.Launcher == launcherSSH {
+	s := &agent.Shell{Stage: job.run.stage, Gate: job.run.gate}
+	if job.Agents.Launcher == launcherSSH {
 		s.Again, s.Silence = job.again(host), job.agentTimeout()
 	}
 	// ssh is the user's, whatever the ranks' environment is.
-	return agent.Start(job.agentOf(host), coreless(job.environ), host, s)
+	return agent.Start(job.agentOf(host), coreless(job.run.environ), host, s)
 }
 
 // coreless is env without the wish that Go programs leave core files: it is meant for the ranks, which get theirs from the spec.
@@ -352,7 +352,7 @@ func findReach(ctx context.Context, job *Job) *routing {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
 	name := job.Hosts[at].Name
-	if job.Launcher == launcherSSH {
+	if job.Agents.Launcher == launcherSSH {
 		name = sshName(ctx, job, name)
 	}
 	if found, err := net.DefaultResolver.LookupIPAddr(ctx, name); err == nil && len(found) > 0 {
@@ -366,10 +366,10 @@ func findReach(ctx context.Context, job *Job) *routing {
 
 // sshName is what ssh's configuration calls a host, which may be an alias there.
 func sshName(ctx context.Context, job *Job, host string) string {
-	if len(job.RemoteShell) > 0 {
+	if len(job.Agents.Shell) > 0 {
 		return host
 	}
-	text, err := exec.CommandContext(ctx, "ssh", slices.Concat([]string{"-G"}, job.RemoteArgs, []string{host})...).Output()
+	text, err := exec.CommandContext(ctx, "ssh", slices.Concat([]string{"-G"}, job.Agents.ShellArgs, []string{host})...).Output()
 	if err != nil {
 		return host
 	}
@@ -387,15 +387,15 @@ func (w *routing) of(host string) agent.Way {
 	case !w.job.apart():
 		return agent.Way{}
 	case w.job.remote(host):
-		return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.own, Ports: w.job.ports, Remote: w.job.Launcher == launcherSSH}
+		return agent.Way{Apart: true, Interface: w.job.Network.Interface, Toward: w.own, Ports: w.job.run.ports, Remote: w.job.Agents.Launcher == launcherSSH}
 	}
-	return agent.Way{Apart: true, Interface: w.job.Interface, Toward: w.toward, Ports: w.job.ports}
+	return agent.Way{Apart: true, Interface: w.job.Network.Interface, Toward: w.toward, Ports: w.job.run.ports}
 }
 
 // local tells whether a setting of the environment means something on this machine alone:
 // what this process has, unless the user has said so of the ranks.
 func (job *Job) local(setting string) bool {
-	if !slices.Contains(job.environ, setting) {
+	if !slices.Contains(job.run.environ, setting) {
 		return false
 	}
 	name, _, _ := strings.Cut(setting, "=")

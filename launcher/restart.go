@@ -28,7 +28,7 @@ type attempt struct {
 // with Job.Elastic, do not use up any.
 func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
 	end := time.Now().Add(job.Timeout)
-	pause := cmp.Or(job.RestartPause, DefaultRestartPause)
+	pause := cmp.Or(job.Restarts.Pause, DefaultRestartPause)
 	rewind := rewinder(job.Stdin)
 	_, file := job.Stdin.(*os.File)
 	hosts := newRoster(&job)
@@ -49,17 +49,17 @@ func runAgain(ctx context.Context, job Job, at attempt) (Result, error) {
 			return r, err
 		}
 		aside := !moved && r.Cause.Rank < 0 && hosts.failed(r.Cause.Host)
-		wait := cmp.Or(job.RestartPause, DefaultRestartPause)
+		wait := cmp.Or(job.Restarts.Pause, DefaultRestartPause)
 		if !moved && !(aside && job.Elastic != nil) {
-			if failures == job.MaxRestarts {
+			if failures == job.Restarts.Max {
 				return r, nil
 			}
 			failures++
 			wait = pause
 			pause = min(2*pause, restartPauseMax)
 		}
-		if job.Restarting != nil {
-			job.Restarting(at.number, wait, r)
+		if job.Restarts.Before != nil {
+			job.Restarts.Before(at.number, wait, r)
 		}
 		if aside {
 			at.watch.putWarning(fmt.Sprintf("host %s is set aside; what is left: %v", r.Cause.Host, hosts))

@@ -62,7 +62,7 @@ func (r *roster) placed(p Placement) (again bool) {
 func (r *roster) failed(names string) bool {
 	some := false
 	for name := range strings.SplitSeq(names, ", ") {
-		if r.job.RankFile == "" && r.lists(name) {
+		if r.job.Placing.RankFile == "" && r.lists(name) {
 			r.aside[name], some = true, true
 		}
 	}
@@ -91,8 +91,8 @@ func (r *roster) rest() []Host {
 func (r *roster) room(hosts []Host) (n int) {
 	for _, h := range hosts {
 		switch {
-		case r.job.PerHost > 0:
-			n += r.job.PerHost
+		case r.job.Placing.PerHost > 0:
+			n += r.job.Placing.PerHost
 		case h.Slots < 0:
 			n += max(1, r.slots[r.job.hostName(h.Name)])
 		default:

@@ -90,8 +90,8 @@ func tell(t *testing.T, job, told string) *roster {
 		var low, high int
 		switch {
 		case word == "file":
-			j.RankFile = "rank 0=a"
-		case scan(word, "np=%d", &j.NP), scan(word, "ppn=%d", &j.PerHost):
+			j.Placing.RankFile = "rank 0=a"
+		case scan(word, "np=%d", &j.NP), scan(word, "ppn=%d", &j.Placing.PerHost):
 		case scan(word, "%d:%d", &low, &high):
 			j.Elastic = &Elastic{Min: low, Max: high}
 		default:

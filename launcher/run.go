@@ -34,7 +34,7 @@ func runFor(ctx context.Context, job Job, h *Handle) (Result, error) {
 	}
 	at := attempt{limit: job.Timeout, handle: h, watch: newWatcher(&job)}
 	defer at.watch.close()
-	if job.MaxRestarts > 0 || job.Elastic != nil {
+	if job.Restarts.Max > 0 || job.Elastic != nil {
 		return runAgain(ctx, job, at)
 	}
 	return run(ctx, job, at)
@@ -75,10 +75,10 @@ func run(ctx context.Context, job Job, at attempt) (Result, error) {
 	if jerr != nil {
 		return Result{ExitStatus: jerr.ExitStatus}, jerr
 	}
-	if job.Placed != nil {
-		job.Placed(newPlacement(&job, placed))
+	if job.Placing.Placed != nil {
+		job.Placing.Placed(newPlacement(&job, placed))
 	}
-	if job.DryRun {
+	if job.Placing.DryRun {
 		return Result{}, nil
 	}
 	finding, cancel := context.WithCancel(ctx)

@@ -130,28 +130,28 @@ func TestRunRefusesJobs(t *testing.T) {
 		{"no program of this machine", Job{NP: 2, Argv: []string{write("junk", "\x01\x02\x03", 0o755)}}, "Argv", 126, "exec format error"},
 		{"no such directory", Job{NP: 2, Argv: sh("true"), Dir: "/no/such/dir"}, "Dir", 1, "no such file"},
 		{"no directory", Job{NP: 2, Argv: sh("true"), Dir: "/dev/null"}, "Dir", 1, "not a directory"},
-		{"too few slots", Job{NP: 5, Argv: sh("true"), Hosts: []Host{{Name: "localhost", Slots: 2}}, NoOversubscribe: true}, "Hosts", 1, "(5 ranks, 2 slots), and oversubscription is not allowed"},
+		{"too few slots", Job{NP: 5, Argv: sh("true"), Hosts: []Host{{Name: "localhost", Slots: 2}}, Placing: Placing{NoOversubscribe: true}}, "Hosts", 1, "(5 ranks, 2 slots), and oversubscription is not allowed"},
 		{"a hard limit", Job{NP: 5, Argv: sh("true"), Hosts: []Host{{Name: "localhost", Slots: 2, Max: 4}}}, "Hosts", 1, "max_slots allows 4"},
-		{"no such mapping", Job{NP: 1, Argv: sh("true"), Map: "moon"}, "Map", 1, "want slot, node"},
-		{"no such order", Job{NP: 1, Argv: sh("true"), Rank: "moon"}, "Rank", 1, "want slot, node"},
-		{"no such binding", Job{NP: 1, Argv: sh("true"), Bind: "moon"}, "Bind", 1, "want none, hwthread"},
-		{"too many to bind", Job{NP: 9999, Argv: sh("true"), Bind: "hwthread"}, "Bind", 1, "overload-allowed"},
-		{"no such CPUs", Job{NP: 1, Argv: sh("true"), CPUs: "x"}, "CPUs", 1, "want CPU numbers"},
-		{"CPUs that are not there", Job{NP: 1, Argv: sh("true"), CPUs: "8000", Bind: "core"}, "Bind", 1, "none of the CPUs asked for"},
-		{"no rankfile", Job{NP: 1, Argv: sh("true"), Map: "rankfile"}, "Map", 1, "no file was given"},
-		{"a rankfile of nonsense", Job{NP: 1, Argv: sh("true"), RankFile: "rank x"}, "RankFile", 1, "line 1"},
-		{"a rankfile and a mapping", Job{NP: 1, Argv: sh("true"), RankFile: "rank 0=localhost", Map: "core"}, "RankFile", 1, "cannot be combined with"},
-		{"negative ranks a host", Job{NP: 1, Argv: sh("true"), PerHost: -1}, "PerHost", 1, "-1"},
+		{"no such mapping", Job{NP: 1, Argv: sh("true"), Placing: Placing{Map: "moon"}}, "Placing.Map", 1, "want slot, node"},
+		{"no such order", Job{NP: 1, Argv: sh("true"), Placing: Placing{Rank: "moon"}}, "Placing.Rank", 1, "want slot, node"},
+		{"no such binding", Job{NP: 1, Argv: sh("true"), Placing: Placing{Bind: "moon"}}, "Placing.Bind", 1, "want none, hwthread"},
+		{"too many to bind", Job{NP: 9999, Argv: sh("true"), Placing: Placing{Bind: "hwthread"}}, "Placing.Bind", 1, "overload-allowed"},
+		{"no such CPUs", Job{NP: 1, Argv: sh("true"), Placing: Placing{CPUs: "x"}}, "Placing.CPUs", 1, "want CPU numbers"},
+		{"CPUs that are not there", Job{NP: 1, Argv: sh("true"), Placing: Placing{CPUs: "8000", Bind: "core"}}, "Placing.Bind", 1, "none of the CPUs asked for"},
+		{"no rankfile", Job{NP: 1, Argv: sh("true"), Placing: Placing{Map: "rankfile"}}, "Placing.Map", 1, "no file was given"},
+		{"a rankfile of nonsense", Job{NP: 1, Argv: sh("true"), Placing: Placing{RankFile: "rank x"}}, "Placing.RankFile", 1, "line 1"},
+		{"a rankfile and a mapping", Job{NP: 1, Argv: sh("true"), Placing: Placing{RankFile: "rank 0=localhost", Map: "core"}}, "Placing.RankFile", 1, "cannot be combined with"},
+		{"negative ranks a host", Job{NP: 1, Argv: sh("true"), Placing: Placing{PerHost: -1}}, "Placing.PerHost", 1, "-1"},
 		{"another machine", Job{NP: 1, Argv: sh("true"), Hosts: []Host{{Name: "no-such-host", Slots: 2}}}, "Hosts", 1, "not this machine"},
-		{"no such launcher", Job{NP: 1, Argv: sh("true"), Launcher: "rocket"}, "Launcher", 1, "rocket"},
-		{"no agent", Job{NP: 1, Argv: sh("true"), Launcher: "fork"}, "Agent", 1, "needs the command"},
-		{"agent not found", Job{NP: 1, Argv: sh("true"), Launcher: "fork", Agent: []string{"/no/such/agent"}, Hosts: []Host{{Name: "a", Slots: 1}}}, "Agent", 1, "no such file"},
+		{"no such launcher", Job{NP: 1, Argv: sh("true"), Agents: Agents{Launcher: "rocket"}}, "Agents.Launcher", 1, "rocket"},
+		{"no agent", Job{NP: 1, Argv: sh("true"), Agents: Agents{Launcher: "fork"}}, "Agents.Command", 1, "needs the command"},
+		{"agent not found", Job{NP: 1, Argv: sh("true"), Agents: Agents{Launcher: "fork", Command: []string{"/no/such/agent"}}, Hosts: []Host{{Name: "a", Slots: 1}}}, "Agents.Command", 1, "no such file"},
 		{"closed stdin", Job{NP: 1, Argv: sh("true"), Stdin: closedFile(t)}, "Stdin", 1, "closed"},
-		{"over agents", Job{NP: 2, Argv: []string{"./no-such-file"}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host "},
-		{"no remote shell", Job{NP: 1, Argv: sh("true"), Launcher: "ssh", RemoteShell: []string{"no-such-shell"}, Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "elsewhere.invalid", Slots: 1}}}, "RemoteShell", 1, "host elsewhere.invalid: exec: "},
-		{"no such file, before another host is there", Job{NP: 2, Argv: []string{"./no-such-file"}, Launcher: "ssh", RemoteShell: []string{write("shell", "#!/bin/sh\nexec sleep 600\n", 0o755)}, Agent: roleArgv(t, "agent"), Interface: "lo",
+		{"over agents", Job{NP: 2, Argv: []string{"./no-such-file"}, Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host "},
+		{"no remote shell", Job{NP: 1, Argv: sh("true"), Agents: Agents{Launcher: "ssh", Shell: []string{"no-such-shell"}, Command: roleArgv(t, "agent")}, Hosts: []Host{{Name: "elsewhere.invalid", Slots: 1}}}, "Agents.Shell", 1, "host elsewhere.invalid: exec: "},
+		{"no such file, before another host is there", Job{NP: 2, Argv: []string{"./no-such-file"}, Agents: Agents{Launcher: "ssh", Shell: []string{write("shell", "#!/bin/sh\nexec sleep 600\n", 0o755)}, Command: roleArgv(t, "agent")}, Network: Network{Interface: "lo"},
 			Hosts: []Host{{Name: "localhost", Slots: 1}, {Name: "192.0.2.1", Slots: 1}}}, "Argv", 127, ": no such program"},
-		{"on one host", Job{Apps: []App{{Argv: []string{"true"}, NP: 1}, {Argv: []string{"./no-such-file"}, NP: 1}}, Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host b: no such program"},
+		{"on one host", Job{Apps: []App{{Argv: []string{"true"}, NP: 1}, {Argv: []string{"./no-such-file"}, NP: 1}}, Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}, "Argv", 127, "no-such-file: host b: no such program"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -178,7 +178,7 @@ func closedFile(t *testing.T) *os.File {
 
 func TestRunFailsWhenTheAgentIsNone(t *testing.T) {
 	testenv.NoLeaks(t)
-	job := Job{NP: 2, Argv: sh("true"), Launcher: "fork", Agent: sh("echo what is this >&2; exit 4"), Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}
+	job := Job{NP: 2, Argv: sh("true"), Agents: Agents{Launcher: "fork", Command: sh("echo what is this >&2; exit 4")}, Hosts: []Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 1}}}
 	r, _, _, err := runJob(t, job)
 	if err != nil || r.Cause == nil || r.ExitStatus != 1 || !strings.Contains(r.Cause.String(), "exited with status 4: what is this") {
 		t.Fatalf("got %+v, cause %v, error %v", r, r.Cause, err)

@@ -30,7 +30,7 @@ type logins struct {
 
 // again logs in once more where nothing comes.
 func (r *remotes) again() {
-	after := cmp.Or(r.c.job.secondAfter, secondAfter)
+	after := cmp.Or(r.c.job.run.secondAfter, secondAfter)
 	next := after
 	for i, l := range r.links {
 		if r.missing == 0 || r.c.end.told || r.g.off {
@@ -45,7 +45,7 @@ func (r *remotes) again() {
 			continue
 		}
 		r.passRelay(l, l.Waits())
-		if ready := r.c.job.secondReady; r.seconds == secondsMost || ready != nil && !ready() {
+		if ready := r.c.job.run.secondReady; r.seconds == secondsMost || ready != nil && !ready() {
 			continue
 		}
 		second, err := r.c.job.startDirect(r.g.shares[i].Host)

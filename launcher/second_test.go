@@ -42,10 +42,10 @@ func TestALoginThatHangsIsMadeOnceMore(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			dir := t.TempDir()
-			job := Job{NP: 3, Argv: sh("echo on $GORUN_HOST"), secondAfter: 20 * time.Millisecond, secondReady: func() bool {
+			job := Job{NP: 3, Argv: sh("echo on $GORUN_HOST"), run: jobRun{secondAfter: 20 * time.Millisecond, secondReady: func() bool {
 				_, err := os.Stat(filepath.Join(dir, "first")) // else the second might be the one to make it
 				return err == nil
-			}}
+			}}}
 			overShells(t, &job, 3, strings.ReplaceAll(c.script, "$DIR", dir)+play)
 			r, stdout, stderr, err := runJob(t, job)
 			if c.want != "" {
@@ -67,7 +67,7 @@ func TestBothLoginsEndWithTheJob(t *testing.T) {
 	testenv.NoLeaks(t)
 	both := filepath.Join(t.TempDir(), "both")
 	// The rank of the first host fails when the second login is there.
-	job := Job{NP: 2, Argv: sh("while [ ! -e " + both + " ]; do ls / >/dev/null; done; exit 3"), secondAfter: 20 * time.Millisecond}
+	job := Job{NP: 2, Argv: sh("while [ ! -e " + both + " ]; do ls / >/dev/null; done; exit 3"), run: jobRun{secondAfter: 20 * time.Millisecond}}
 	overShells(t, &job, 2, `if [ $1 = far1 ]; then mkdir `+both+`.first 2>/dev/null || : >`+both+`; exec sleep 1000; fi; `+play)
 	if r, _, _, err := runJob(t, job); err != nil || r.ExitStatus != 3 || r.Cause == nil || r.Cause.Rank != 0 {
 		t.Errorf("%+v, %v, want rank 0's status 3", r, err)

@@ -7,7 +7,7 @@ import (
 
 // qrsh is the command that starts a command of a shell on a host of a gridengine's job.
 func (job *Job) qrsh(host string) []string {
-	return slices.Concat([]string{"qrsh", "-inherit"}, job.RemoteArgs, []string{host})
+	return slices.Concat([]string{"qrsh", "-inherit"}, job.Agents.ShellArgs, []string{host})
 }
 
 // gridEnd reads the state of a job in what qstat says of all: job, priority, name, user, state. A job that is being

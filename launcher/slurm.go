@@ -14,12 +14,12 @@ var srunOptions = []string{"--overlap", "--nodes=1", "--ntasks=1", "--ntasks-per
 
 // srun is the command that starts a command on a host of the allocation.
 func (job *Job) srun(host string) []string {
-	return slices.Concat([]string{"srun"}, srunOptions, job.RemoteArgs, []string{"--nodelist=" + job.node(host)})
+	return slices.Concat([]string{"srun"}, srunOptions, job.Agents.ShellArgs, []string{"--nodelist=" + job.node(host)})
 }
 
 // node is the name that the allocation has for a host, the only one by which srun knows it.
 func (job *Job) node(host string) string {
-	list, err := hostfile.List(envvar.Get(job.environ, "SLURM_JOB_NODELIST"))
+	list, err := hostfile.List(envvar.Get(job.run.environ, "SLURM_JOB_NODELIST"))
 	if at := hostfile.Find(list, host); err == nil && at >= 0 {
 		return list[at].Name
 	}

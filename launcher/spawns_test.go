@@ -38,7 +38,7 @@ func TestSpawnBinds(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			argv := spawner(t, steps([]string{"cpus=parent"}, spawn(1, "init", "cpus=child", "barrier", "finalize"), []string{"finalize"})...)
-			job := Job{Argv: argv, NP: 1, Bind: "core"}
+			job := Job{Argv: argv, NP: 1, Placing: Placing{Bind: "core"}}
 			overAgents(t, &job, min(way.hosts, 1))
 			r, stdout, stderr, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 0 {
@@ -303,7 +303,7 @@ func TestSpawnPlacement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			job := Job{Argv: spawner(t, "@0", "spawn="+c.spawn, "universe", "finalize"), NP: 1,
-				Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}, {Name: "c", Slots: 1}}}
+				Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}, {Name: "c", Slots: 1}}}
 			r, stdout, stderr, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 0 || !strings.Contains(stdout, "universe 4\n") {
 				t.Fatalf("got %+v, %v, %q, %q", r, err, stdout, stderr)

@@ -32,10 +32,10 @@ func (c *controller) spec(g *group) host.Spec {
 		Emulate: c.job.Emulate,
 		Async:   c.job.AsyncProgress,
 		Offload: c.job.Offload,
-		Secure:  c.job.Secure,
+		Secure:  c.job.Network.Secure,
 		MPI:     c.job.MPI,
-		PMIPort: c.job.PMIPort,
-		PMIFD:   c.job.PMIFD,
+		PMIPort: c.job.PMI.Port,
+		PMIFD:   c.job.PMI.FD,
 		Attempt: c.worlds.attempt,
 
 		Continuous: c.job.Continuous,
@@ -44,12 +44,11 @@ func (c *controller) spec(g *group) host.Spec {
 		PythonAbort: !c.job.NoPythonAbort && !c.job.Continuous,
 		Grace:       c.job.grace(),
 
-		Master: host.MasterSpec{Address: "127.0.0.1", Port: g.masterPort(c.job.ports), Host: g.hostOf[0]}, // unless the hosts are apart
-		Ports:  c.job.ports,
+		Master: host.MasterSpec{Address: "127.0.0.1", Port: g.masterPort(c.job.run.ports), Host: g.hostOf[0]}, // unless the hosts are apart
+		Ports:  c.job.run.ports,
 
-		PMIx:        c.requests.space(g),
-		PMIxTimeout: c.job.PMIxTimeout,
-		Helpers:     host.Helpers{PMIx: c.job.PMIx, Offload: c.job.OffloadProgram, Profile: c.job.ProfileLibrary},
+		PMIx:    c.requests.space(g),
+		Helpers: host.Helpers(c.job.Helpers),
 
 		Universe: c.worlds.universeTold(),
 		Preset:   g.preset,

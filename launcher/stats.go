@@ -12,7 +12,7 @@ import (
 )
 
 // Stats are statistics of a running or ended job, for polling: they only count, so reading
-// them late loses nothing. Job.Watch reports events when they happen. With Job.MaxRestarts the
+// them late loses nothing. Job.Watch reports events when they happen. With Restarts.Max the
 // numbers of ranks and the phases are those of the latest start; the rest covers all starts.
 type Stats struct {
 	// Waiting, Running and Ended are the numbers of ranks in each state.

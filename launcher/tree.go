@@ -12,7 +12,7 @@ import (
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
-// launchTree is what Job.LaunchTree is by default: one more than two turns of logins.
+// launchTree is what Agents.Tree is by default: one more than two turns of logins.
 const launchTree = 65
 
 // A tree has hosts log in to each other: gorun reaches the first host of each block, the relay's, by the remote shell, and the
@@ -61,7 +61,7 @@ func (t tree) close() {
 // blocks are the blocks of hosts that are to start, in order; nil: there is no tree. The others would go with a host that dies, so a job
 // that may go on without one has none.
 func (job *Job) blocks(hosts []string) [][]string {
-	if job.LaunchTree < 0 || job.Launcher != launcherSSH || job.Stage || job.Continuous || job.MaxRestarts > 0 || job.Elastic != nil || job.tree != nil {
+	if job.Agents.Tree < 0 || job.Agents.Launcher != launcherSSH || job.Agents.Stage || job.Continuous || job.Restarts.Max > 0 || job.Elastic != nil || job.run.tree != nil {
 		return nil
 	}
 	var others []string
@@ -70,10 +70,10 @@ func (job *Job) blocks(hosts []string) [][]string {
 			others = append(others, h)
 		}
 	}
-	if len(others) < max(2, cmp.Or(job.LaunchTree, launchTree)) {
+	if len(others) < max(2, cmp.Or(job.Agents.Tree, launchTree)) {
 		return nil
 	}
-	n := min(int(math.Ceil(math.Sqrt(float64(len(others))))), cap(job.gate))
+	n := min(int(math.Ceil(math.Sqrt(float64(len(others))))), cap(job.run.gate))
 	return slices.Collect(slices.Chunk(others, (len(others)+n-1)/n))
 }
 
@@ -84,11 +84,11 @@ func (job *Job) plant(hosts []string) error {
 		return nil
 	}
 	t := tree{}
-	job.tree = t
+	job.run.tree = t
 	for _, block := range blocks {
-		command := slices.Concat(job.remoteAgent(), []string{"--relay", strconv.Itoa(cap(job.gate)), job.agentTimeout().String()})
+		command := slices.Concat(job.remoteAgent(), []string{"--relay", strconv.Itoa(cap(job.run.gate)), job.agentTimeout().String()})
 		argv := slices.Concat(job.shell(), []string{job.login(block[0]), "exec " + quote(command)})
-		relay, err := agent.StartRelay(argv, coreless(job.environ), block[0], &agent.Shell{Gate: job.gate, Again: job.again(block[0]), Silence: job.agentTimeout()})
+		relay, err := agent.StartRelay(argv, coreless(job.run.environ), block[0], &agent.Shell{Gate: job.run.gate, Again: job.again(block[0]), Silence: job.agentTimeout()})
 		if err != nil {
 			return job.noAgent(block[0], err)
 		}
@@ -102,17 +102,17 @@ func (job *Job) plant(hosts []string) error {
 
 // fell ends the relays.
 func (job *Job) fell() {
-	if job.tree != nil {
-		job.tree.close()
+	if job.run.tree != nil {
+		job.run.tree.close()
 	}
 }
 
 // relayed starts the agent of a host by its relay; nil: it has none.
 func (job *Job) relayed(host string) *agent.Link {
-	if job.tree == nil {
+	if job.run.tree == nil {
 		return nil
 	}
-	relay := job.tree.of(host)
+	relay := job.run.tree.of(host)
 	if relay == nil {
 		return nil
 	}
@@ -155,7 +155,7 @@ func last(lines []string) string {
 func (job *Job) lostRelay(relay *agent.Relay) *Cause {
 	l := relay.Login()
 	how, complaints := relay.Close()
-	message := fmt.Sprintf("the relay there (pid %d), which has started the agents of %d hosts, is lost: %s %s", l.PID(), job.tree.hosts(relay), job.shell()[0], how)
+	message := fmt.Sprintf("the relay there (pid %d), which has started the agents of %d hosts, is lost: %s %s", l.PID(), job.run.tree.hosts(relay), job.shell()[0], how)
 	if said := last(complaints); said != "" {
 		message += ": " + said
 	}

@@ -21,7 +21,7 @@ import (
 func overTree(t testing.TB, job *Job, hosts int, script string) (logged func() []string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
-	job.LaunchTree = 2
+	job.Agents.Tree = 2
 	overShells(t, job, hosts, `case $2 in *--relay*) what=relay;; *) what=agent;; esac; echo $1 $what $PPID >>`+log+"\n"+script+"\n"+play)
 	return func() (lines []string) {
 		text, err := os.ReadFile(log)
@@ -49,23 +49,23 @@ func TestBlocksOfATree(t *testing.T) {
 	}{
 		{Job{}, 64, ""},
 		{Job{}, 65, "8 8 8 8 8 8 8 8 1"},
-		{Job{LaunchTree: 2}, 1, ""},
-		{Job{LaunchTree: 1}, 1, ""},
-		{Job{LaunchTree: 2}, 5, "2 2 1"},
-		{Job{RemoteAtOnce: 2}, 100, "50 50"},
-		{Job{LaunchTree: -1}, 100, ""},
-		{Job{Stage: true}, 100, ""},
+		{Job{Agents: Agents{Tree: 2}}, 1, ""},
+		{Job{Agents: Agents{Tree: 1}}, 1, ""},
+		{Job{Agents: Agents{Tree: 2}}, 5, "2 2 1"},
+		{Job{Agents: Agents{AtOnce: 2}}, 100, "50 50"},
+		{Job{Agents: Agents{Tree: -1}}, 100, ""},
+		{Job{Agents: Agents{Stage: true}}, 100, ""},
 		{Job{Continuous: true}, 100, ""},
-		{Job{MaxRestarts: 1}, 100, ""},
+		{Job{Restarts: Restarts{Max: 1}}, 100, ""},
 		{Job{Elastic: &Elastic{}}, 100, ""},
-		{Job{Launcher: launcherSlurm}, 100, ""},
-		{Job{Launcher: launcherFork}, 100, ""},
+		{Job{Agents: Agents{Launcher: launcherSlurm}}, 100, ""},
+		{Job{Agents: Agents{Launcher: launcherFork}}, 100, ""},
 	} {
 		job := c.job
-		if job.Launcher == "" {
-			job.Launcher = launcherSSH
+		if job.Agents.Launcher == "" {
+			job.Agents.Launcher = launcherSSH
 		}
-		job.gate = make(chan struct{}, max(job.RemoteAtOnce, 32-30*min(1, job.RemoteAtOnce)))
+		job.run.gate = make(chan struct{}, max(job.Agents.AtOnce, 32-30*min(1, job.Agents.AtOnce)))
 		hosts := []string{"localhost"}
 		for i := range c.others {
 			hosts = append(hosts, fmt.Sprint("far", i))
@@ -86,7 +86,7 @@ func TestTreeOfLogins(t *testing.T) {
 		t.Run("bind to "+placed, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			const lines = 2000
-			job := Job{NP: 6, Argv: sh(`cat; seq -f "$PMI_RANK: %.0f" ` + strconv.Itoa(lines) + `; echo said >&2`), Bind: placed, Stdin: strings.NewReader(strings.Repeat("input\n", 50000))}
+			job := Job{NP: 6, Argv: sh(`cat; seq -f "$PMI_RANK: %.0f" ` + strconv.Itoa(lines) + `; echo said >&2`), Placing: Placing{Bind: placed}, Stdin: strings.NewReader(strings.Repeat("input\n", 50000))}
 			logged := overTree(t, &job, 6, "")
 			r, stdout, stderr, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 0 || strings.Count(stderr, "said\n") != 6 || strings.Count(stdout, "input\n") != 50000 {
@@ -136,11 +136,11 @@ func TestTreeFallsBack(t *testing.T) {
 			t.Run(c.name+", bind to "+placed, func(t *testing.T) {
 				testenv.NoLeaks(t)
 				var log bytes.Buffer
-				job := Job{NP: 4, Argv: sh("echo on $GORUN_HOST"), Bind: placed, Log: slog.New(slog.NewTextHandler(&log, nil))}
+				job := Job{NP: 4, Argv: sh("echo on $GORUN_HOST"), Placing: Placing{Bind: placed}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 				logged := overTree(t, &job, 4, "HERE="+strconv.Itoa(os.Getpid())+"; "+c.script)
-				dir, name := filepath.Split(job.RemoteShell[0])
+				dir, name := filepath.Split(job.Agents.Shell[0])
 				t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-				job.RemoteShell[0] = name
+				job.Agents.Shell[0] = name
 				r, stdout, stderr, err := runJob(t, job)
 				if err != nil || r.ExitStatus != 0 || strings.Count(stdout, "on far") != 4 {
 					t.Fatalf("%+v, %v, cause %v\n%s%s\n%s", r.ExitStatus, err, r.Cause, stdout, stderr, &log)
@@ -233,7 +233,7 @@ func TestRelayIsStopped(t *testing.T) {
 	entry := fmt.Sprintf("LAUNCHER_TEST=%d-%d", os.Getpid(), time.Now().UnixNano())
 	var out, errs buffer
 	job := Job{NP: 4, Argv: sh("echo rank $PMI_RANK; test $PMI_RANK = 0 || exec sleep 1000; until [ -e " + stopped + " ]; do ls / >/dev/null; done; exit 3"),
-		Env: append(os.Environ(), entry), Stdout: &out, Stderr: &errs, Grace: 100 * time.Millisecond, AgentTimeout: time.Second}
+		Env: append(os.Environ(), entry), Stdout: &out, Stderr: &errs, Grace: 100 * time.Millisecond, Agents: Agents{Timeout: time.Second}}
 	overTree(t, &job, 4, "PIDS="+pids+"; "+apartFrom)
 	go func() {
 		for rank := range job.NP {
@@ -270,9 +270,9 @@ func TestTreeEndsWhileLoginsAreUnderWay(t *testing.T) {
 				testenv.NoLeaks(t)
 				dir := t.TempDir()
 				signals := make(chan os.Signal, 1)
-				job := Job{NP: 4, Argv: sh("sleep 1000"), Bind: placed, Signals: signals}
+				job := Job{NP: 4, Argv: sh("sleep 1000"), Placing: Placing{Bind: placed}, Signals: signals}
 				if strings.Contains(c.name, "turn") {
-					job.RemoteAtOnce = 1
+					job.Agents.AtOnce = 1
 				}
 				overTree(t, &job, 4, strings.ReplaceAll(c.script, "$DIR", dir)+"\nPIDS="+dir+"/pids; "+apartFrom)
 				go func() {
@@ -296,7 +296,7 @@ func TestRelayDoesNotCome(t *testing.T) {
 		job := Job{NP: 4, Argv: sh("exec sleep 1000")}
 		logged := overTree(t, &job, 4, `if [ $1 = far2 ]; then echo no way to $1 >&2; exit 255; fi`)
 		r, _, _, err := runJob(t, job)
-		if err != nil || r.Cause == nil || r.Cause.Host != "far2" || !strings.Contains(r.Cause.String(), "no agent was started: "+job.RemoteShell[0]+" exited with status 255: no way to far2; try "+job.RemoteShell[0]+" far2") {
+		if err != nil || r.Cause == nil || r.Cause.Host != "far2" || !strings.Contains(r.Cause.String(), "no agent was started: "+job.Agents.Shell[0]+" exited with status 255: no way to far2; try "+job.Agents.Shell[0]+" far2") {
 			t.Errorf("%+v, cause %v, %v", r.ExitStatus, r.Cause, err)
 		}
 		if got := logged(); slices.Contains(got, "far2 agent here") {
@@ -308,7 +308,7 @@ func TestRelayDoesNotCome(t *testing.T) {
 		job := Job{NP: 4, Argv: sh("exec sleep 1000")}
 		logged := overTree(t, &job, 4, `if [ $1 = far2 ]; then env -u SSH_CONNECTION sh -c "$2" | head -n 1; echo no answer of $1 >&2; exit 255; fi`)
 		r, _, _, err := runJob(t, job)
-		if err != nil || r.Cause == nil || r.Cause.Host != "far2" || !strings.HasSuffix(r.Cause.String(), " is lost: "+job.RemoteShell[0]+" exited with status 255: no answer of far2") {
+		if err != nil || r.Cause == nil || r.Cause.Host != "far2" || !strings.HasSuffix(r.Cause.String(), " is lost: "+job.Agents.Shell[0]+" exited with status 255: no answer of far2") {
 			t.Errorf("%+v, cause %v, %v", r.ExitStatus, r.Cause, err)
 		}
 		if got := logged(); slices.Contains(got, "far2 agent here") {
@@ -317,7 +317,7 @@ func TestRelayDoesNotCome(t *testing.T) {
 	})
 	t.Run("hangs", func(t *testing.T) {
 		testenv.NoLeaks(t)
-		job := Job{NP: 4, Argv: sh("echo on $GORUN_HOST"), secondAfter: 20 * time.Millisecond}
+		job := Job{NP: 4, Argv: sh("echo on $GORUN_HOST"), run: jobRun{secondAfter: 20 * time.Millisecond}}
 		logged := overTree(t, &job, 4, `if [ $1 = far2 ] && [ $what = relay ]; then exec sleep 1000; fi`)
 		r, stdout, stderr, err := runJob(t, job)
 		if err != nil || r.ExitStatus != 0 || strings.Count(stdout, "on far") != 4 {

@@ -84,13 +84,13 @@ func TestRanksInheritASocketOrConnectToThePort(t *testing.T) {
 		{NP: 1, Argv: inARow(t, "P init barrier finalize && echo fd $PMI_FD")},
 	}}
 	for _, fd := range []string{"", " 3"} {
-		job.PMIFD = fd != ""
+		job.PMI.FD = fd != ""
 		r, stdout, stderr, err := runJob(t, job)
 		if err != nil || r.ExitStatus != 0 || !strings.Contains(stdout, "PMI_FD=3\nPMI_PORT=\n") || !strings.Contains(stdout, "fd"+fd+"\n") {
 			t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
 		}
 	}
-	job.PMIPort = true
+	job.PMI.Port = true
 	if _, err := Run(t.Context(), job); err == nil || !strings.Contains(err.Error(), "not both") {
 		t.Errorf("port and fd: got %v", err)
 	}
@@ -105,7 +105,7 @@ func TestProgramsInARowOnOneHostOnly(t *testing.T) {
 			{NP: 2, Argv: inARow(t, "P init barrier finalize && P init barrier finalize"), Hosts: []string{"a"}},
 			{NP: 2, Argv: roleArgv(t, "pmi", "init", "barrier", "finalize"), Hosts: []string{"b"}},
 		},
-		Launcher: "fork", Agent: roleArgv(t, "agent"), Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}},
+		Agents: Agents{Launcher: "fork", Command: roleArgv(t, "agent")}, Hosts: []Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}},
 	}
 	r, stdout, stderr, err := runJob(t, job)
 	const want = "host 1 takes part in no more fences: rank 2: its process ended after MPI program 1"
@@ -122,7 +122,7 @@ func TestSecondProgramAtOnceIsRefused(t *testing.T) {
 			t.Run(fmt.Sprintf("strict %v %s", strict, way.name), func(t *testing.T) {
 				testenv.NoLeaks(t)
 				var warned []string
-				job := Job{Argv: inARow(t, "P init helper helper barrier finalize"), NP: 2, StrictPMI: strict, Warn: func(text string) { warned = append(warned, text) }}
+				job := Job{Argv: inARow(t, "P init helper helper barrier finalize"), NP: 2, PMI: PMI{Strict: strict}, Warn: func(text string) { warned = append(warned, text) }}
 				overAgents(t, &job, way.hosts)
 				r, stdout, stderr, err := runJob(t, job)
 				if strict {
@@ -150,7 +150,7 @@ func TestOtherUsersProcessIsRefused(t *testing.T) {
 		t.Run(as, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			var warned []string
-			job := Job{NP: 1, StrictPMI: true, Warn: func(text string) { warned = append(warned, text) },
+			job := Job{NP: 1, PMI: PMI{Strict: true}, Warn: func(text string) { warned = append(warned, text) },
 				Argv: sh("cd / && " + as + `bash -c 'exec 5<>/dev/tcp/127.0.0.1/${PMI_PORT#*:}; test $0 = 0 || cat <&5' ` + fmt.Sprint(warnings) + "; echo well")}
 			r, stdout, stderr, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 0 || stdout != "well\n" || len(warned) != warnings || warnings > 0 && !strings.Contains(warned[0], "a process of user 65534 ") {

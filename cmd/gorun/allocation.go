@@ -69,10 +69,10 @@ func (s *settings) chooseLauncher() error {
 		{"slurm", "SLURM_JOB_NODELIST", "SLURM_JOB_ID", "Slurm's", hostfile.List},
 		{"sge", "PE_HOSTFILE", "JOB_ID", "gridengine's", func(file string) ([]hostfile.Host, error) { return gridHosts(s, file) }},
 	} {
-		asked := s.job.Launcher == b.launcher
+		asked := s.job.Agents.Launcher == b.launcher
 		value := envvar.Get(s.environ, b.variable)
 		id := envvar.Get(s.environ, b.id)
-		if !asked && (s.job.Launcher != "" || s.job.RemoteShell != nil || s.launched()) || value == "" || id == "" || len(others) == 0 {
+		if !asked && (s.job.Agents.Launcher != "" || s.job.Agents.Shell != nil || s.launched()) || value == "" || id == "" || len(others) == 0 {
 			continue
 		}
 		list, err := b.hosts(value)
@@ -84,7 +84,7 @@ func (s *settings) chooseLauncher() error {
 				return fmt.Errorf("host %s of -H or a hostfile is not in the allocation, %s job %s with %s; try --launcher ssh, or a host of it", name, b.name, id, value)
 			}
 		}
-		s.job.Launcher = b.launcher
+		s.job.Agents.Launcher = b.launcher
 		return nil
 	}
 	return nil

@@ -139,7 +139,7 @@ func statusAs(name string, status int, err error) int {
 	if !isRecent(name) || status != statusUsage {
 		return status
 	}
-	if bad, ok := errors.AsType[*launcher.JobError](err); ok && slices.Contains([]string{"NP", "Hosts", "Map", "PerHost", "Bind"}, bad.Field) {
+	if bad, ok := errors.AsType[*launcher.JobError](err); ok && slices.Contains([]string{"NP", "Hosts", "Placing.Map", "Placing.PerHost", "Placing.Bind"}, bad.Field) {
 		return recentUnmapped
 	}
 	if refused, ok := errors.AsType[*refusal](err); ok && slices.Contains([]string{"hostfile", "machinefile", "default-hostfile"}, strings.TrimLeft(refused.spelling, "-")) {

@@ -25,33 +25,33 @@ type jobField struct {
 // jobFields are those that the launcher may find fault with.
 func jobFields() map[string]jobField {
 	return map[string]jobField{
-		"NP":            {"-np", nil},
-		"Env":           {"-x", nil},
-		"MPI":           {"--mpi", nil},
-		"Dir":           {"--wdir", nil},
-		"Launcher":      {"--launcher", nil},
-		"RemoteShell":   {"--rsh", nil},
-		"TCPPorts":      {"--tcp-ports", nil},
-		"Stage":         {"--stage", nil},
-		"Emulate":       {"--emulate", nil},
-		"Timeout":       {"--timeout", nil},
-		"AsyncProgress": {"--async-progress", nil},
-		"Offload":       {"--offload", nil},
-		"HangTimeout":   {"--hang-timeout", nil},
-		"AgentTimeout":  {"--agent-timeout", nil},
-		"MaxRestarts":   {"--max-restarts", nil},
-		"Elastic":       {"--elastic", nil},
-		"RestartPause":  {"--restart-delay", nil},
-		"Grace":         {"--grace", nil},
-		"StdinRank":     {"--stdin", nil},
+		"NP":              {"-np", nil},
+		"Env":             {"-x", nil},
+		"MPI":             {"--mpi", nil},
+		"Dir":             {"--wdir", nil},
+		"Agents.Launcher": {"--launcher", nil},
+		"Agents.Shell":    {"--rsh", nil},
+		"Network.Ports":   {"--tcp-ports", nil},
+		"Agents.Stage":    {"--stage", nil},
+		"Emulate":         {"--emulate", nil},
+		"Timeout":         {"--timeout", nil},
+		"AsyncProgress":   {"--async-progress", nil},
+		"Offload":         {"--offload", nil},
+		"HangTimeout":     {"--hang-timeout", nil},
+		"Agents.Timeout":  {"--agent-timeout", nil},
+		"Restarts.Max":    {"--max-restarts", nil},
+		"Elastic":         {"--elastic", nil},
+		"Restarts.Pause":  {"--restart-delay", nil},
+		"Grace":           {"--grace", nil},
+		"StdinRank":       {"--stdin", nil},
 
-		"Hosts":    {"-H", []string{"hostfile", "default-hostfile", "machine"}},
-		"Map":      {"--map-by", []string{"map-by", "npernode", "npersocket", "ppr", "pernode", "bynode", "cpus-per-rank", "use-hwthread-cpus", "nolocal", "depth"}},
-		"Rank":     {"--rank-by", []string{"rank-by"}},
-		"Bind":     {"--bind-to", []string{"bind-to", "bind-to-core", "cpu-bind"}},
-		"RankFile": {"--rankfile", []string{"rankfile", "map-by"}},
-		"PerHost":  {"-ppn", []string{"ppn", "rr"}},
-		"CPUs":     {"--cpu-set", []string{"cpu-set"}},
+		"Hosts":            {"-H", []string{"hostfile", "default-hostfile", "machine"}},
+		"Placing.Map":      {"--map-by", []string{"map-by", "npernode", "npersocket", "ppr", "pernode", "bynode", "cpus-per-rank", "use-hwthread-cpus", "nolocal", "depth"}},
+		"Placing.Rank":     {"--rank-by", []string{"rank-by"}},
+		"Placing.Bind":     {"--bind-to", []string{"bind-to", "bind-to-core", "cpu-bind"}},
+		"Placing.RankFile": {"--rankfile", []string{"rankfile", "map-by"}},
+		"Placing.PerHost":  {"-ppn", []string{"ppn", "rr"}},
+		"Placing.CPUs":     {"--cpu-set", []string{"cpu-set"}},
 
 		"Elastic.Discover": {"--discover-hosts", nil},
 		"Elastic.Timeout":  {"--elastic-timeout", nil},
@@ -111,7 +111,9 @@ func explain(err error, job launcher.Job, written []writtenOption, errOut io.Wri
 	switch {
 	case bad.Field == "Argv":
 		name = bad.Value
-	case bad.Field == "RemoteShell" && status != 0: // it could not be run
+	case bad.Field == "Agents.Command":
+		name = "agent " + bad.Value
+	case bad.Field == "Agents.Shell" && status != 0: // it could not be run
 	case jobFields()[bad.Field].name != "":
 		status = statusUsage
 	default:
@@ -128,14 +130,12 @@ func hint(bad *launcher.JobError, job launcher.Job) string {
 	switch {
 	case bad.Field == "Dir":
 		return "; expected a directory that exists"
-	case bad.Field == "Hosts" && job.Launcher == "" && !job.NoOversubscribe && !slices.ContainsFunc(job.Hosts, func(h launcher.Host) bool { return h.Max > 0 }):
+	case bad.Field == "Hosts" && job.Agents.Launcher == "" && !job.Placing.NoOversubscribe && !slices.ContainsFunc(job.Hosts, func(h launcher.Host) bool { return h.Max > 0 }):
 		return "; try --launcher fork, or no -H"
-	case bad.Field == "Argv" && bad.ExitStatus == 127 && !strings.Contains(bad.Value, "/"):
-		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() {
+	case bad.Field == "Argv" && bad.ExitStatus == 127:
+		if info, err := os.Stat(filepath.Join(job.Dir, bad.Value)); err == nil && info.Mode().IsRegular() && !strings.Contains(bad.Value, "/") {
 			return "; ./" + bad.Value + " is there, but not executable; try chmod +x " + bad.Value
 		}
-		return cmp.Or(slip(bad.Value), meant(bad.Value, job))
-	case bad.Field == "Argv" && bad.ExitStatus == 127:
 		return cmp.Or(slip(bad.Value), meant(bad.Value, job))
 	}
 	return ""

@@ -156,41 +156,41 @@ func runJob(ctx context.Context, req request, std stdio) int {
 	if len(job.Hosts) > 0 || req.discover != "" {
 		agent, err := findAgent()
 		if err == nil {
-			job.Agent = []string{agent}
+			job.Agents.Command = []string{agent}
 		} else if job.NeedsAgent() {
 			asked := "-H"
-			if job.Launcher != "" {
-				asked = "--launcher " + job.Launcher
+			if job.Agents.Launcher != "" {
+				asked = "--launcher " + job.Agents.Launcher
 			}
 			fmt.Fprintf(std.err, "gorun: %s: %v\n", asked, err)
 			return statusFailed
 		}
 	}
-	job.PMIx = findPMIx()
+	job.Helpers.PMIx = findPMIx()
 	job.Adopt = true
 	job.Warn = func(text string) {
 		fmt.Fprintf(std.err, "gorun: warning: %s\n", strings.ReplaceAll(text, "\n", "\ngorun: "))
 	}
 	told := output.New(std.out)
 	objects := events{now: time.Now}
-	if job.Output.Form == launcher.JSON && !job.DryRun {
+	if job.Output.Form == launcher.JSON && !job.Placing.DryRun {
 		objects.out = told
 	}
-	job.Placed = func(p launcher.Placement) {
+	job.Placing.Placed = func(p launcher.Placement) {
 		req.show.placed(p, req.quiet, told, std.err)
 		objects.start(p)
 		if shown != nil {
 			shown.placed(p)
 		}
 	}
-	job.Restarting = func(n int, pause time.Duration, ended launcher.Result) {
+	job.Restarts.Before = func(n int, pause time.Duration, ended launcher.Result) {
 		own := &ownLines{std.err, ended.Unfinished}
 		report(ended, req.quiet, own)
 		objects.failure(ended.Cause)
 		if !req.quiet {
 			of := ""
 			if job.Elastic == nil {
-				of = fmt.Sprintf(" of %d", job.MaxRestarts)
+				of = fmt.Sprintf(" of %d", job.Restarts.Max)
 			}
 			fmt.Fprintf(own, "gorun: restart %d%s in %v\n", n, of, pause)
 		}

@@ -31,7 +31,7 @@ func endOptions() []option {
 		{names: []string{"forward-signals"}, arity: 1, family: "Failures", value: "SIGNAL,...",
 			help: "also pass on these signals, besides HUP, INT, QUIT, TERM, USR1, USR2, CONT and TSTP", set: setForward},
 		{names: []string{"strict-pmi"}, family: "Failures",
-			help: "fail, instead of warning, when each rank turns out to be an MPI world of its own", set: setSwitch(func(s *settings, on bool) { s.job.StrictPMI = on })},
+			help: "fail, instead of warning, when each rank turns out to be an MPI world of its own", set: setSwitch(func(s *settings, on bool) { s.job.PMI.Strict = on })},
 		{names: []string{"continuous"}, more: []string{"disable-auto-cleanup", "enable-recovery"}, family: "Failures",
 			help: "go on when a rank fails, as programs with ULFM need it; the exit status is still that of the first failure", set: setSwitch(func(s *settings, on bool) { s.job.Continuous = on })},
 		{names: []string{"python-abort"}, arity: 1, family: "Failures", value: "on|off", words: []string{"on", "off"},
@@ -45,11 +45,11 @@ func endOptions() []option {
 		{names: []string{"elastic-timeout"}, arity: 1, family: "Failures", value: "TIME",
 			help: "with --elastic: wait up to TIME for hosts with MIN slots (default 10m)", set: setTime("--elastic-timeout 60 or --elastic-timeout 5m", func(s *settings) *time.Duration { return &s.elastic.Timeout })},
 		{names: []string{"restart-delay"}, arity: 1, family: "Failures", value: "TIME",
-			help: "wait TIME before the first restart (default 1s); each later wait is twice as long, up to a minute", set: setTime("--restart-delay 5 or --restart-delay 500ms", func(s *settings) *time.Duration { return &s.job.RestartPause })},
+			help: "wait TIME before the first restart (default 1s); each later wait is twice as long, up to a minute", set: setTime("--restart-delay 5 or --restart-delay 500ms", func(s *settings) *time.Duration { return &s.job.Restarts.Pause })},
 		{names: []string{"agent-timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "consider a host lost when its agent has not answered for TIME (default 4s); on another machine the agent then ends its ranks", set: setTime("--agent-timeout 60 or --agent-timeout 5m", func(s *settings) *time.Duration { return &s.job.AgentTimeout })},
+			help: "consider a host lost when its agent has not answered for TIME (default 4s); on another machine the agent then ends its ranks", set: setTime("--agent-timeout 60 or --agent-timeout 5m", func(s *settings) *time.Duration { return &s.job.Agents.Timeout })},
 		{names: []string{"pmix-timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setTime("--pmix-timeout 60 or --pmix-timeout 5m", func(s *settings) *time.Duration { return &s.job.PMIxTimeout })},
+			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setTime("--pmix-timeout 60 or --pmix-timeout 5m", func(s *settings) *time.Duration { return &s.job.Helpers.PMIxTimeout })},
 		{names: []string{"print-all-exitcodes"}, family: "Failures",
 			help: "print the exit statuses of all ranks at the end", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}
@@ -93,7 +93,7 @@ func setMaxRestarts(s *settings, value string) error {
 	if err != nil {
 		return unfit(value, "a number; try --max-restarts 3")
 	}
-	s.job.MaxRestarts = int(n)
+	s.job.Restarts.Max = int(n)
 	return nil
 }
 

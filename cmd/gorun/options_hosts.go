@@ -39,28 +39,28 @@ func hostOptions() []option {
 		{names: []string{"machine"}, arity: 1, under: hydra, family: "Hosts", value: "NAME,...|FILE",
 			help: "file of hosts (Intel MPI), or list of hosts (MPICH)", set: setMachine},
 		{names: []string{"launcher"}, arity: 1, under: own | openMPI, family: "Hosts", value: "ssh|slurm|sge|fork", words: []string{"ssh", "slurm", "sge", "fork"},
-			help: "how to reach the hosts: ssh, the default for other machines; slurm: srun, the default in an allocation of Slurm; sge: qrsh -inherit, the default in a parallel job of gridengine; or fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Launcher },
+			help: "how to reach the hosts: ssh, the default for other machines; slurm: srun, the default in an allocation of Slurm; sge: qrsh -inherit, the default in a parallel job of gridengine; or fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Agents.Launcher },
 				"ssh, slurm, sge or fork; try --launcher fork -H a:2,b:2", "ssh", "slurm", "sge", "fork")},
 		{names: []string{"rsh"}, more: []string{"bootstrap-exec", "launcher-exec"}, arity: 1, family: "Hosts", value: "COMMAND",
-			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh; it must not ask for a password", set: setWords("a command and its options; try --rsh \"ssh -o BatchMode=yes\"", func(s *settings) *[]string { return &s.job.RemoteShell })},
+			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh; it must not ask for a password", set: setWords("a command and its options; try --rsh \"ssh -o BatchMode=yes\"", func(s *settings) *[]string { return &s.job.Agents.Shell })},
 		{names: []string{"rsh-args"}, arity: 1, family: "Hosts", value: "OPTIONS",
-			help: "more options for ssh, srun, or --rsh's command, such as \"-o ConnectionAttempts=10\"", set: setWords("options; try --rsh-args \"-o ConnectionAttempts=10\"", func(s *settings) *[]string { return &s.job.RemoteArgs })},
+			help: "more options for ssh, srun, or --rsh's command, such as \"-o ConnectionAttempts=10\"", set: setWords("options; try --rsh-args \"-o ConnectionAttempts=10\"", func(s *settings) *[]string { return &s.job.Agents.ShellArgs })},
 		{names: []string{"launch-fanout"}, arity: 1, family: "Hosts", value: "N",
 			help: "have at most N ssh or srun on their way to hosts at a time (default 32)", set: setFanout},
 		{names: []string{"launch-tree"}, arity: 1, family: "Hosts", value: "N",
 			help: "from N other hosts on have ssh reach some of them, and the others from those (default 65; 0: never)", set: setTree},
 		{names: []string{"launch-agent"}, arity: 1, under: own | openMPI, family: "Hosts", value: "COMMAND",
-			help: "the agent's command on other hosts (default: the path of gorun-agent here)", set: setWords("a command; try --launch-agent /opt/gorun/bin/gorun-agent", func(s *settings) *[]string { return &s.job.RemoteAgent })},
+			help: "the agent's command on other hosts (default: the path of gorun-agent here)", set: setWords("a command; try --launch-agent /opt/gorun/bin/gorun-agent", func(s *settings) *[]string { return &s.job.Agents.Remote })},
 		{names: []string{"stage"}, arity: 0, under: own | openMPI, family: "Hosts",
-			help: "send gorun-agent to hosts that do not have it at the same path; they keep it in ~/.cache/gorun", set: setSwitch(func(s *settings, on bool) { s.job.Stage = on })},
+			help: "send gorun-agent to hosts that do not have it at the same path; they keep it in ~/.cache/gorun", set: setSwitch(func(s *settings, on bool) { s.job.Agents.Stage = on })},
 		{names: []string{"preload-binary"}, more: []string{"s"}, arity: 0, under: own | openMPI, family: "Hosts",
-			help: "send the program to each host, for this job", set: setSwitch(func(s *settings, on bool) { s.job.Preload = on })},
+			help: "send the program to each host, for this job", set: setSwitch(func(s *settings, on bool) { s.job.Agents.Preload = on })},
 		{names: []string{"interface"}, more: []string{"iface"}, arity: 1, family: "Hosts", value: "NAME|CIDR",
 			help: "network interface of every host that the others connect to: eth1 or 10.9.0.0/16", set: setInterface},
 		{names: []string{"tcp-ports"}, arity: 1, family: "Hosts", value: "FIRST-LAST",
 			help: "listen for other hosts only at these ports, over TCP and UDP: gorun, its agents and ranks, those of MPICH and Open MPI too", set: setPorts},
 		{names: []string{"secure"}, arity: 0, family: "Hosts",
-			help: "have ranks of different hosts encrypt what they send to each other (TLS 1.3); ranks that cannot are refused", set: setSwitch(func(s *settings, on bool) { s.job.Secure = on })},
+			help: "have ranks of different hosts encrypt what they send to each other (TLS 1.3); ranks that cannot are refused", set: setSwitch(func(s *settings, on bool) { s.job.Network.Secure = on })},
 	}
 }
 
@@ -331,7 +331,7 @@ func (s *settings) defaultRanks() int {
 	switch {
 	case len(s.programs) > 1:
 		return 1
-	case len(s.job.Hosts) == 0 && (s.under == openMPI || slices.Contains(s.place.modifiers, "hwtcpus")) && s.cpus != nil && s.job.PerHost == 0:
+	case len(s.job.Hosts) == 0 && (s.under == openMPI || slices.Contains(s.place.modifiers, "hwtcpus")) && s.cpus != nil && s.job.Placing.PerHost == 0:
 		return s.cpus()
 	}
 	return 0
@@ -354,7 +354,7 @@ func setFanout(s *settings, value string) error {
 	if err != nil || n == 0 {
 		return unfit(value, "a number of hosts; try --launch-fanout 64")
 	}
-	s.job.RemoteAtOnce = int(n)
+	s.job.Agents.AtOnce = int(n)
 	return nil
 }
 
@@ -363,8 +363,8 @@ func setTree(s *settings, value string) error {
 	if err != nil {
 		return unfit(value, "a number of hosts, or 0 for no tree; try --launch-tree 65")
 	}
-	if s.job.LaunchTree = int(n); n == 0 {
-		s.job.LaunchTree = -1
+	if s.job.Agents.Tree = int(n); n == 0 {
+		s.job.Agents.Tree = -1
 	}
 	return nil
 }
@@ -374,7 +374,7 @@ func setPorts(s *settings, value string) error {
 	if err != nil || r.Len() == 0 {
 		return unfit(value, "two ports, the first and the last; try --tcp-ports 40000-40100")
 	}
-	s.job.TCPPorts = r.String()
+	s.job.Network.Ports = r.String()
 	return nil
 }
 
@@ -382,6 +382,6 @@ func setInterface(s *settings, value string) error {
 	if _, err := netip.ParsePrefix(value); value == "" || strings.Contains(value, "/") && err != nil {
 		return unfit(value, "the name of an interface, or a network; try --interface eth1 or --interface 10.9.0.0/16")
 	}
-	s.job.Interface = value
+	s.job.Network.Interface = value
 	return nil
 }

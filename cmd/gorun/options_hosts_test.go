@@ -145,8 +145,8 @@ func TestLauncherOfAnAllocation(t *testing.T) {
 	} {
 		line := under("gorun", map[string]string{"grid": "n1 2 q UNDEFINED\nn2 2 q UNDEFINED\n"}, strings.Fields(c.args)...)
 		line.environ = append(line.environ, strings.Fields(c.environ)...)
-		if req, err := parse(line); err != nil || req.job.Launcher != c.want {
-			t.Errorf("%s, %s: got %q, %v, want %q", c.environ, c.args, req.job.Launcher, err, c.want)
+		if req, err := parse(line); err != nil || req.job.Agents.Launcher != c.want {
+			t.Errorf("%s, %s: got %q, %v, want %q", c.environ, c.args, req.job.Agents.Launcher, err, c.want)
 		}
 	}
 }

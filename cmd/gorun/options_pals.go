@@ -37,13 +37,13 @@ func setCPUBind(s *settings, value string) error {
 	kind, list, _ := strings.Cut(word, ":")
 	switch {
 	case cpuBindWords[word] != "":
-		s.job.Bind = cpuBindWords[word]
+		s.job.Placing.Bind = cpuBindWords[word]
 	case word == "depth":
-		s.place.byDepth, s.job.Bind = true, "core"
+		s.place.byDepth, s.job.Placing.Bind = true, "core"
 	case kind == "list" && list != "":
 		// "," joins the CPUs of a rank and ":" parts ranks, the other way round than
 		// in --bind-to user.
-		s.job.Bind = "user:" + strings.NewReplacer(",", "+", ":", ",").Replace(list)
+		s.job.Placing.Bind = "user:" + strings.NewReplacer(",", "+", ":", ",").Replace(list)
 	case kind == "mask", kind == "map_cpu", kind == "mask_cpu", word == "rank":
 		s.note(fmt.Sprintf("gorun does not support %q; use --bind-to, or --cpu-bind list:0-1:2-3", word))
 	default:

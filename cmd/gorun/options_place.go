@@ -33,7 +33,7 @@ func placeOptions() []option {
 			help:  "assign ranks to hosts and their parts by slot, node, core, l3cache, numa, package, ppr:N:numa, slot:pe=2 ...", set: setMap},
 		{names: []string{"rank-by"}, arity: 1, family: "Placement", value: "WORD",
 			words: []string{"slot", "node", "fill", "span", "core", "numa", "package"},
-			help:  "number the ranks by slot, node, fill, span, package ... (default: in the order of --map-by)", set: setText(func(s *settings) *string { return &s.job.Rank }, "")},
+			help:  "number the ranks by slot, node, fill, span, package ... (default: in the order of --map-by)", set: setText(func(s *settings) *string { return &s.job.Placing.Rank }, "")},
 		{names: []string{"bind-to"}, arity: 1, family: "Placement", value: "WORD",
 			words: []string{"none", "hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "package", "machine", "user:"},
 			help:  "bind each rank to CPUs: none, hwthread, core, l3cache, numa, package, user:0+2,1 ...", set: setBind},
@@ -48,7 +48,7 @@ func placeOptions() []option {
 		{names: []string{"rankfile"}, more: []string{"rf"}, arity: 1, family: "Placement", value: "FILE",
 			help: "read where each rank runs from FILE, one rank per line: rank 0=node01 slot=1:0-2 (cores 0-2 of package 1), slot=4, slot=p7", set: setRankFile},
 		{names: []string{"cpu-set"}, more: []string{"cpu-list"}, arity: 1, family: "Placement", value: "LIST",
-			help: "ranks use only these CPUs, bound or not: 0-3,8", set: setText(func(s *settings) *string { return &s.job.CPUs }, "")},
+			help: "ranks use only these CPUs, bound or not: 0-3,8", set: setText(func(s *settings) *string { return &s.job.Placing.CPUs }, "")},
 		{names: []string{"cpus-per-rank"}, more: []string{"cpus-per-proc"}, arity: 1, family: "Placement", value: "N",
 			help: "bind each rank to N cores; same as --map-by slot:pe=N", set: setPE},
 		{names: []string{"use-hwthread-cpus"}, family: "Placement",
@@ -60,7 +60,7 @@ func placeOptions() []option {
 			set:  setSwitch(func(s *settings, on bool) { s.place.over = on })},
 		{names: []string{"nooversubscribe"}, family: "Placement",
 			help: "fail if there are more ranks than slots, or than CPUs when no hosts are given",
-			set:  setSwitch(func(s *settings, on bool) { s.job.NoOversubscribe = on })},
+			set:  setSwitch(func(s *settings, on bool) { s.job.Placing.NoOversubscribe = on })},
 		{names: []string{"report-bindings"}, family: "Placement",
 			help: "print on standard error which CPUs each rank is bound to",
 			set:  setSwitch(func(s *settings, on bool) { s.place.report = on })},
@@ -68,10 +68,10 @@ func placeOptions() []option {
 			help: "print, before ranks start: map (where each runs), allocation (hosts and slots), bind (CPUs), topo (the machine)", set: setDisplay},
 		{names: []string{"do-not-launch"}, family: "Placement",
 			help: "print where ranks would run, and start none",
-			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun = on })},
+			set:  setSwitch(func(s *settings, on bool) { s.job.Placing.DryRun = on })},
 		{names: []string{"dry-run"}, family: "Placement",
 			help: "same as --do-not-launch --display allocation,map,bind",
-			set:  setSwitch(func(s *settings, on bool) { s.job.DryRun, s.place.dry = on, on })},
+			set:  setSwitch(func(s *settings, on bool) { s.job.Placing.DryRun, s.place.dry = on, on })},
 		{names: []string{"pernode"}, family: "Placement",
 			help: "start one rank on each host, and no more; same as --npernode 1", set: setWord(setPPR("node"), "1")},
 		{names: []string{"rr"}, under: hydra, family: "Placement",
@@ -154,7 +154,7 @@ func setMap(s *settings, value string) error {
 }
 
 func setBind(s *settings, value string) error {
-	s.job.Bind = value
+	s.job.Placing.Bind = value
 	return nil
 }
 
@@ -176,7 +176,7 @@ func atLeastOne(value, what string) (int, error) {
 
 func setPerHost(s *settings, value string) error {
 	n, err := atLeastOne(value, "a number of ranks for each host")
-	s.job.PerHost = n
+	s.job.Placing.PerHost = n
 	return err
 }
 
@@ -203,7 +203,7 @@ func setRankFile(s *settings, value string) error {
 	if strings.TrimSpace(text) == "" {
 		return unfit(value, "a file with a line for each rank: rank N=HOST slot=SLOTS")
 	}
-	s.job.RankFile = text
+	s.job.Placing.RankFile = text
 	return nil
 }
 
@@ -233,9 +233,9 @@ func (s *settings) finishPlace() {
 	if s.place.over {
 		s.place.modifiers = append(s.place.modifiers, "oversubscribe")
 	}
-	s.job.Map = strings.Join(append([]string{s.place.mapBy}, s.place.modifiers...), ":")
-	if s.job.RankFile != "" && s.place.mapBy == "" && s.job.Map != "" {
-		s.job.Map = "rankfile" + s.job.Map
+	s.job.Placing.Map = strings.Join(append([]string{s.place.mapBy}, s.place.modifiers...), ":")
+	if s.job.Placing.RankFile != "" && s.place.mapBy == "" && s.job.Placing.Map != "" {
+		s.job.Placing.Map = "rankfile" + s.job.Placing.Map
 	}
 	switch {
 	case s.place.dry:
@@ -244,20 +244,20 @@ func (s *settings) finishPlace() {
 				s.place.display = append(s.place.display, word)
 			}
 		}
-	case s.job.DryRun && s.place.display == nil:
+	case s.job.Placing.DryRun && s.place.display == nil:
 		s.place.display = []string{"map"}
 	}
-	s.job.Topology = slices.Contains(s.place.display, "topo")
-	if s.under == openMPI && s.job.Map == "" && s.job.Bind != "" && s.job.Bind != "none" && s.job.RankFile == "" && s.job.PerHost == 0 {
-		s.job.Map = "openmpi"
+	s.job.Placing.Topology = slices.Contains(s.place.display, "topo")
+	if s.under == openMPI && s.job.Placing.Map == "" && s.job.Placing.Bind != "" && s.job.Placing.Bind != "none" && s.job.Placing.RankFile == "" && s.job.Placing.PerHost == 0 {
+		s.job.Placing.Map = "openmpi"
 	}
 	switch {
-	case s.under == openMPI && s.job.Bind == "":
-		s.job.Bind = "openmpi"
-	case s.under == hydra && s.job.Bind == "":
-		s.job.Bind = "none" // -map-by alone binds nothing
-	case s.under == hydra && s.job.Bind != "none" && !strings.HasPrefix(s.job.Bind, "user"):
-		s.job.Bind += ":overload-allowed"
+	case s.under == openMPI && s.job.Placing.Bind == "":
+		s.job.Placing.Bind = "openmpi"
+	case s.under == hydra && s.job.Placing.Bind == "":
+		s.job.Placing.Bind = "none" // -map-by alone binds nothing
+	case s.under == hydra && s.job.Placing.Bind != "none" && !strings.HasPrefix(s.job.Placing.Bind, "user"):
+		s.job.Placing.Bind += ":overload-allowed"
 	}
 	s.show = show{what: s.place.display, report: s.place.report}
 }
@@ -272,7 +272,7 @@ func (s *settings) sequence() bool {
 // does not.
 func (s *settings) counted() bool {
 	word := strings.ToLower(s.place.mapBy)
-	return s.job.PerHost > 0 || s.job.RankFile != "" || s.sequence() || strings.HasPrefix(word, "ppr:")
+	return s.job.Placing.PerHost > 0 || s.job.Placing.RankFile != "" || s.sequence() || strings.HasPrefix(word, "ppr:")
 }
 
 // show is what is told of where the ranks go.

@@ -69,7 +69,7 @@ func TestPlace(t *testing.T) {
 			}
 			return s
 		}
-		got := fmt.Sprintf("%d %s %s %s %d %s", j.NP, dash(j.Map), dash(j.Rank), dash(j.Bind), j.PerHost, dash(j.CPUs))
+		got := fmt.Sprintf("%d %s %s %s %d %s", j.NP, dash(j.Placing.Map), dash(j.Placing.Rank), dash(j.Placing.Bind), j.Placing.PerHost, dash(j.Placing.CPUs))
 		if err != nil || got != c.want {
 			t.Errorf("%s: %s: got %s, %v, want %s", c.name, c.args, got, err, c.want)
 		}
@@ -88,7 +88,7 @@ func TestDisplay(t *testing.T) {
 		"--do-not-launch=false":                         "[] false false",
 	} {
 		req, err := parse(line(nil, append(strings.Fields(args), "a")...))
-		if got := fmt.Sprint(req.show.what, req.job.DryRun, req.job.Topology); err != nil || strings.Join(strings.Fields(got), " ") != want {
+		if got := fmt.Sprint(req.show.what, req.job.Placing.DryRun, req.job.Placing.Topology); err != nil || strings.Join(strings.Fields(got), " ") != want {
 			t.Errorf("%s: got %s, %v, want %s", args, got, err, want)
 		}
 	}

@@ -15,9 +15,9 @@ func pmiOptions() []option {
 		{names: []string{"mpi"}, arity: 1, family: "Job", value: "NAME",
 			help: "programs of the standard ABI (libmpi_abi.so.1) load this MPI: gorun (its own, which programs of MPICH load too), mpich, openmpi, or the path of a library or of its directory", set: setMPI},
 		{names: []string{"pmi-port"}, family: "Job",
-			help: "MPICH programs connect to a TCP port of gorun (default: only those in scripts do; others inherit a connection)", set: setSwitch(func(s *settings, on bool) { s.job.PMIPort, s.job.PMIFD = on, s.job.PMIFD && !on })},
+			help: "MPICH programs connect to a TCP port of gorun (default: only those in scripts do; others inherit a connection)", set: setSwitch(func(s *settings, on bool) { s.job.PMI.Port, s.job.PMI.FD = on, s.job.PMI.FD && !on })},
 		{names: []string{"pmi-fd"}, family: "Job",
-			help: "MPICH programs inherit a connection to gorun, in scripts too; for ranks in their own network namespace", set: setSwitch(func(s *settings, on bool) { s.job.PMIFD, s.job.PMIPort = on, s.job.PMIPort && !on })},
+			help: "MPICH programs inherit a connection to gorun, in scripts too; for ranks in their own network namespace", set: setSwitch(func(s *settings, on bool) { s.job.PMI.FD, s.job.PMI.Port = on, s.job.PMI.Port && !on })},
 		{names: []string{"usize"}, arity: 1, family: "Job", value: "N",
 			help: "value of MPI_UNIVERSE_SIZE; SYSTEM: number of CPUs, INFINITE: unknown (default: number of slots)", set: setUniverse},
 	}
@@ -40,7 +40,7 @@ func setMPI(s *settings, value string) error {
 		}
 		s.job.MPI = path
 	}
-	s.job.StrictPMI = true
+	s.job.PMI.Strict = true
 	return nil
 }
 
@@ -48,16 +48,16 @@ func setMPI(s *settings, value string) error {
 func setUniverse(s *settings, value string) error {
 	switch strings.ToUpper(value) {
 	case "SYSTEM":
-		s.job.Universe = launcher.UniverseCPUs
+		s.job.PMI.Universe = launcher.UniverseCPUs
 		return nil
 	case "INFINITE":
-		s.job.Universe = launcher.UniverseUnknown
+		s.job.PMI.Universe = launcher.UniverseUnknown
 		return nil
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > math.MaxInt32 {
 		return unfit(value, "a number of ranks, SYSTEM or INFINITE; try -usize 16")
 	}
-	s.job.Universe = n
+	s.job.PMI.Universe = n
 	return nil
 }

@@ -78,12 +78,12 @@ func (s *settings) finish() (request, error) {
 		app := job.Apps[0]
 		job.Argv, job.NP, job.Env, job.Dir, job.Path, job.Apps = app.Argv, app.NP, app.Env, app.Dir, app.Path, nil
 	}
-	if job.Launcher != "" && len(job.Hosts) == 0 && s.discover == "" {
-		return request{}, fmt.Errorf("--launcher %s: found no hosts, expected -H beside it; try -H a:2,b:2", job.Launcher)
+	if job.Agents.Launcher != "" && len(job.Hosts) == 0 && s.discover == "" {
+		return request{}, fmt.Errorf("--launcher %s: found no hosts, expected -H beside it; try -H a:2,b:2", job.Agents.Launcher)
 	}
 	s.ends.or = s.under == hydra
 	if s.under == openMPI {
-		job.Bind = cmp.Or(job.Bind, "openmpi")
+		job.Placing.Bind = cmp.Or(job.Placing.Bind, "openmpi")
 	}
 	return s.request, nil
 }

@@ -67,7 +67,7 @@ func TestParse(t *testing.T) {
 		{"-host twice", []string{"-host", "a:2", "--host=[::1]:3", "-np", "1", "prog"},
 			launcher.Job{Argv: prog, NP: 1, Hosts: []launcher.Host{{Name: "a", Slots: 2}, {Name: "::1", Slots: 3}}}},
 		{"--launcher fork", []string{"--launcher", "fork", "-H", "a", "prog"},
-			launcher.Job{Argv: prog, Launcher: "fork", Hosts: []launcher.Host{{Name: "a", Slots: 1}}}},
+			launcher.Job{Argv: prog, Agents: launcher.Agents{Launcher: "fork"}, Hosts: []launcher.Host{{Name: "a", Slots: 1}}}},
 		{"--emulate", []string{"--emulate", "mlx5_0,mlx5_1", "--emulate=x.y-z,0000:03:00.0", "prog"},
 			launcher.Job{Argv: prog, Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z", "0000:03:00.0"}}},
 	} {

@@ -79,7 +79,7 @@ var steps = struct {
 const (
 	bootRanks    = 64
 	turns        = 32   // remote shells on their way at a time
-	loginTree    = 65   // from so many other hosts on, logins go by a tree (launcher.Job.LaunchTree)
+	loginTree    = 65   // from so many other hosts on, logins go by a tree (launcher.Agents.Tree)
 	greetingSize = 56   // what a rank tells all first where there are several hosts, and its card then: strace
 	cardSize     = 227  //
 	cardKept     = 256  // that a rank keeps of one beside its bytes: BenchmarkParseCards

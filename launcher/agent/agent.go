@@ -5,7 +5,7 @@
 // It stands apart from package launcher so that a launcher does not link
 // memberlist, which takes 0.7 ms to start. cmd/gorun-agent is this package as a
 // command; a program that embeds the launcher runs that one, or calls [Main]
-// itself and names itself in launcher.Job.Agent.
+// itself and names itself in launcher.Agents.Command.
 package agent
 
 import (

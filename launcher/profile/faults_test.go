@@ -220,8 +220,8 @@ func TestKilledRanks(t *testing.T) {
 func TestHostsAndOthers(t *testing.T) {
 	var out bytes.Buffer
 	j := job("late", &out)
-	j.Hosts, j.Launcher = []launcher.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}, "fork"
-	j.Agent = []string{os.Args[0], "--agent"}
+	j.Hosts, j.Agents.Launcher = []launcher.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}, "fork"
+	j.Agents.Command = []string{os.Args[0], "--agent"}
 	result, err := launcher.Run(context.Background(), j)
 	if err != nil || result.ExitStatus != 0 || len(result.Profile) != 4 {
 		t.Fatalf("%v, %+v, %d records\n%s", err, result.Cause, len(result.Profile), out.String())

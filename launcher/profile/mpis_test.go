@@ -63,7 +63,7 @@ func compile(tb testing.TB, compiler, source string) (program string) {
 // foreign is a job of a program of another MPI.
 func foreign(dir string, out *bytes.Buffer, argv ...string) launcher.Job {
 	return launcher.Job{NP: 4, Argv: argv, Env: os.Environ(), Stdout: out, Stderr: out, Profile: true, Timeout: testenv.Limit(time.Minute),
-		PMIx: filepath.Join(dir, "gorun-pmix"), ProfileLibrary: filepath.Join(dir, "profile", "libgorun-profile.so")}
+		Helpers: launcher.Helpers{PMIx: filepath.Join(dir, "gorun-pmix"), Profile: filepath.Join(dir, "profile", "libgorun-profile.so")}}
 }
 
 // eachMPI runs a test for each of the MPIs for C that are here.

@@ -66,7 +66,7 @@ func (x *pmixServer) listen() error {
 		Env:      func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
 		Host:     spec.Host,
 		Dir:      x.dir,
-		Patience: spec.PMIxTimeout,
+		Patience: spec.Helpers.PMIxTimeout,
 		Refuse:   refusal(spec),
 		Failed:   func(text string) { x.emit(Event{Kind: Failed, Text: text}) },
 		Ask: func(data []byte) {

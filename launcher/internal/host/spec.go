@@ -82,9 +82,6 @@ type Spec struct {
 	Hang        time.Duration // after which a job in which nothing moves is told of; 0: never
 	PMIx        *link.Space   // for programs of Open MPI; nil: they are not served
 	Helpers     Helpers
-	// PMIxTimeout is how long that may do nothing when it should answer; 0: the
-	// default of package sidecar.
-	PMIxTimeout time.Duration
 }
 
 // OutputSpec is how a host reads what ranks write.
@@ -110,11 +107,12 @@ type MasterSpec struct {
 	Host    int
 }
 
-// Helpers are the files of programs and libraries of gorun's; "": beside this program, or where make build puts them.
+// Helpers are launcher.Helpers. Without a PMIxTimeout gorun-pmix has the sidecar's default.
 type Helpers struct {
-	PMIx    string // gorun-pmix
-	Offload string // gorun-offload
-	Profile string // libgorun-profile.so
+	PMIx        string
+	PMIxTimeout time.Duration
+	Offload     string
+	Profile     string
 }
 
 // RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.

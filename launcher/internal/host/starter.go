@@ -190,7 +190,7 @@ func (s *starter) failure(local int, err error) error {
 	var be *bindError
 	switch {
 	case errors.As(err, &be):
-		return &startError{1, "Bind", be.what(), fmt.Errorf("rank %d: %w", s.rankOf(local), err)}
+		return &startError{1, "Placing.Bind", be.what(), fmt.Errorf("rank %d: %w", s.rankOf(local), err)}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		// It was there a moment ago, so its interpreter is not.
 		name := "its dynamic loader (readelf -l shows it)"
