@@ -61,8 +61,8 @@ var algorithmNames = [algorithms]string{"auto",
 // its cost. The check of arguments, selection, compile, the tests, gorun-bench --tune
 // and docs/collectives.md read it. A test fails on a hole in a row.
 //
-// To add an algorithm, write its function in a file of its own, name it above, and give
-// it a line here. It is selected where a rule in tuned.go says so.
+// To add an algorithm, write its function in the file of its operation, name it above, and give
+// it a line here; the tests take it up. It is selected where a rule in tuned.go says so.
 var operations = [kinds]operation{
 	Barrier: {name: "barrier",
 		crowded: []group{{1, []Rule{{0, Direct}}}, {3, []Rule{{0, Central}}}},

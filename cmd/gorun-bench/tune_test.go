@@ -20,14 +20,17 @@ func TestTuned(t *testing.T) {
 		coll.Direct: {2, 4, 800},
 		coll.Bruck:  {1, 3.95, 900},
 		coll.Ring:   {3, 9, 400},
-		coll.Pull:   {5, 9, 800},
 	}
 	r := &results{}
 	for n, a := range algorithms {
+		took, ok := times[a]
+		if !ok {
+			took = [3]float64{5, 9, 800}
+		}
 		for _, memory := range p.memories {
 			for i, pt := range p.points {
 				j := &job{contender: &contender{system: gorun, memory: memory, variant: tableName(n)}, np: 2}
-				s := sample{batch: 1, count: 9, p10: times[a][i], p50: times[a][i], p90: times[a][i], p99: times[a][i]}
+				s := sample{batch: 1, count: 9, p10: took[i], p50: took[i], p90: took[i], p99: took[i]}
 				s.wrong = a == coll.Ring && i == 0 // a wrong result is never the fastest
 				r.add(j, pt, 0, s)
 			}

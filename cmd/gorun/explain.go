@@ -16,88 +16,49 @@ import (
 	"github.com/gorun-mpi/gorun/launcher"
 )
 
-// jobField is a field of launcher.Job in the words of the command line.
-type jobField struct {
-	name    string   // what it is called when no option of those was written
-	options []string // that fill it, by their first names
-}
-
-// jobFields are those that the launcher may find fault with.
-func jobFields() map[string]jobField {
-	return map[string]jobField{
-		"NP":              {"-np", nil},
-		"Env":             {"-x", nil},
-		"MPI":             {"--mpi", nil},
-		"Dir":             {"--wdir", nil},
-		"Agents.Launcher": {"--launcher", nil},
-		"Agents.Shell":    {"--rsh", nil},
-		"Network.Ports":   {"--tcp-ports", nil},
-		"Agents.Stage":    {"--stage", nil},
-		"Emulate":         {"--emulate", nil},
-		"Timeout":         {"--timeout", nil},
-		"AsyncProgress":   {"--async-progress", nil},
-		"Offload":         {"--offload", nil},
-		"HangTimeout":     {"--hang-timeout", nil},
-		"Agents.Timeout":  {"--agent-timeout", nil},
-		"Restarts.Max":    {"--max-restarts", nil},
-		"Elastic":         {"--elastic", nil},
-		"Restarts.Pause":  {"--restart-delay", nil},
-		"Grace":           {"--grace", nil},
-		"StdinRank":       {"--stdin", nil},
-
-		"Hosts":            {"-H", []string{"hostfile", "default-hostfile", "machine"}},
-		"Placing.Map":      {"--map-by", []string{"map-by", "npernode", "npersocket", "ppr", "pernode", "bynode", "cpus-per-rank", "use-hwthread-cpus", "nolocal", "depth"}},
-		"Placing.Rank":     {"--rank-by", []string{"rank-by"}},
-		"Placing.Bind":     {"--bind-to", []string{"bind-to", "bind-to-core", "cpu-bind"}},
-		"Placing.RankFile": {"--rankfile", []string{"rankfile", "map-by"}},
-		"Placing.PerHost":  {"-ppn", []string{"ppn", "rr"}},
-		"Placing.CPUs":     {"--cpu-set", []string{"cpu-set"}},
-
-		"Elastic.Discover": {"--discover-hosts", nil},
-		"Elastic.Timeout":  {"--elastic-timeout", nil},
-
-		"Output.Stdout":   {"the file of the ranks' output", nil},
-		"Output.Terminal": {"--pty", nil},
-	}
-}
-
 // writtenOption is an option as it stood on the command line, or what stands for
 // it in the environment.
 type writtenOption struct {
-	name string // the option's first
-	text string
+	fills string // as the option's
+	text  string
 }
 
-// wrote notes an option that was set.
+// wrote notes an option that was set. One of a single program is told by its value, as there may be several.
 func (s *settings) wrote(o *option, spelling, value string) {
 	text := spelling
 	switch {
+	case o.fills == "" || o.local:
+		return
 	case value == "":
 	case strings.HasPrefix(spelling, "-"):
 		text += " " + value
 	default:
 		text += "=" + value
 	}
-	s.written = append(s.written, writtenOption{o.names[0], text})
+	s.written = append(s.written, writtenOption{o.fills, text})
 }
 
 // said is a field with the options that have filled it; "" if the command line
 // has no word for it.
 func said(field, value string, written []writtenOption) string {
-	f := jobFields()[field]
+	fills := func(fields string) bool { return slices.Contains(strings.Fields(fields), field) }
 	var texts []string
 	for _, w := range written {
-		if slices.Contains(f.options, w.name) {
+		if fills(w.fills) {
 			texts = append(texts, w.text)
 		}
 	}
-	switch {
-	case texts == nil:
-		return strings.TrimSpace(f.name + " " + value)
-	case field == "Hosts": // it is about one of those in the file
+	if texts != nil && field == "Hosts" { // it is about one of those in the file
 		return strings.Join(texts, " ") + ": " + value
+	} else if texts != nil {
+		return strings.Join(texts, " ")
 	}
-	return strings.Join(texts, " ")
+	all := everyOption()
+	at := slices.IndexFunc(all, func(o option) bool { return fills(o.fills) })
+	if at < 0 {
+		return ""
+	}
+	return strings.TrimSpace(shown(&all[at], cmp.Or(all[at].short, all[at].names[0])) + " " + value)
 }
 
 // explain says why a job could not be run, in the words of the command line.
@@ -114,7 +75,10 @@ func explain(err error, job launcher.Job, written []writtenOption, errOut io.Wri
 	case bad.Field == "Agents.Command":
 		name = "agent " + bad.Value
 	case bad.Field == "Agents.Shell" && status != 0: // it could not be run
-	case jobFields()[bad.Field].name != "":
+	case bad.Field == "Output.Stdout":
+		name = "the file of the ranks' output " + bad.Value
+		status = statusUsage
+	case name != "":
 		status = statusUsage
 	default:
 		name = bad.Field + " " + bad.Value

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -118,15 +119,33 @@ func TestExplain(t *testing.T) {
 		{"the agent", &launcher.JobError{Field: "Agents.Command", Value: "x", Err: errors.New("gone")}, statusFailed, "gorun: agent x: gone\n", nil},
 		{"gorun itself", errors.New("out of descriptors"), statusFailed, "gorun: out of descriptors\n", nil},
 		{"counted", &launcher.JobError{Field: "Placing.Map", Value: "ppr:1:node:nolocal", ExitStatus: 1, Err: errors.New("too many")}, statusUsage, "gorun: -N 1 --nolocal: too many\n",
-			[]writtenOption{{"np", "-np 4"}, {"npernode", "-N 1"}, {"nolocal", "--nolocal"}}},
+			[]writtenOption{{"NP", "-np 4"}, {"Placing.Map", "-N 1"}, {"Placing.Map", "--nolocal"}}},
 		{"mapped by the environment", &launcher.JobError{Field: "Placing.Map", Value: "soket", ExitStatus: 1, Err: errors.New("what?")}, statusUsage, "gorun: HYDRA_MAPPING=soket: what?\n",
-			[]writtenOption{{"map-by", "HYDRA_MAPPING=soket"}}},
+			[]writtenOption{{"Placing.Map Placing.RankFile", "HYDRA_MAPPING=soket"}}},
 		{"hosts of a file", &launcher.JobError{Field: "Hosts", Value: "a", ExitStatus: 1, Err: errors.New("far away")}, statusUsage, "gorun: -f list: a: far away; try --launcher fork, or no -H\n",
-			[]writtenOption{{"hostfile", "-f list"}}},
+			[]writtenOption{{"Hosts", "-f list"}}},
 	} {
 		var out bytes.Buffer
 		if status := explain(c.err, job, c.written, &out); status != c.status || out.String() != c.want {
 			t.Errorf("%s: status %d, %q; want %d, %q", c.name, status, out.String(), c.status, c.want)
+		}
+	}
+}
+
+// What the rows of options say they fill is there.
+func TestOptionsFillFields(t *testing.T) {
+	for _, o := range everyOption() {
+		for field := range strings.FieldsSeq(o.fills) {
+			at := reflect.TypeFor[launcher.Job]()
+			for name := range strings.SplitSeq(field, ".") {
+				f, ok := at.FieldByName(name)
+				if !ok {
+					t.Fatalf("--%s fills %s: %v has no %s", o.names[0], field, at, name)
+				}
+				if at = f.Type; at.Kind() == reflect.Pointer {
+					at = at.Elem()
+				}
+			}
 		}
 	}
 }

@@ -94,6 +94,7 @@ type option struct {
 	pair     bool     // of arity 2: NAME=VALUE in one argument will do
 	local    bool     // says something of the next program only, not of the job
 	family   string   // heading in the help, "" hides the option
+	fills    string   // fields of launcher.Job, as its errors name them
 	value    string   // what the values are called
 	help     string   // one line
 	words    []string // values there are, for completion

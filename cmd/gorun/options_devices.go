@@ -11,7 +11,7 @@ import (
 // deviceOptions are the options that say which devices the ranks find.
 func deviceOptions() []option {
 	return []option{
-		{names: []string{"emulate"}, arity: 1, family: "Devices", value: "NAME,...",
+		{names: []string{"emulate"}, fills: "Emulate", arity: 1, family: "Devices", value: "NAME,...",
 			help: "names of the software RDMA devices that ranks see (default: soft0)", set: setEmulate},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // environmentOptions are the options that say what is in the ranks' environment.
 func environmentOptions() []option {
 	return []option{
-		{names: []string{"x"}, short: "x", arity: 1, local: true, family: "Environment", value: "NAME[=VALUE]",
+		{names: []string{"x"}, fills: "Env", short: "x", arity: 1, local: true, family: "Environment", value: "NAME[=VALUE]",
 			help: "set NAME for the ranks; without VALUE to gorun's own value; NAME* does so for all names with that beginning", set: setExport},
 		{names: []string{"env"}, more: []string{"set-env"}, arity: 2, pair: true, local: true, family: "Environment", value: "NAME VALUE",
 			help: "set NAME to VALUE for the ranks, in two arguments as MPICH does", set: setEnv(false)},

@@ -40,11 +40,11 @@ type program struct {
 // program, in which directory.
 func jobOptions() []option {
 	return []option{
-		{names: []string{"np", "n"}, short: "n", more: []string{"c"}, arity: 1, local: true, family: "Job", value: "N",
+		{names: []string{"np", "n"}, fills: "NP", short: "n", more: []string{"c"}, arity: 1, local: true, family: "Job", value: "N",
 			help: "start N ranks (default: one for each slot of the hosts; 1 without hosts)", set: setNP},
 		{names: []string{"soft"}, arity: 1, local: true, family: "Job", value: "FIRST:LAST:STEP,...",
 			help: "numbers of ranks to choose from: gorun starts the largest one up to -np", set: setSoft},
-		{names: []string{"wdir", "wd"}, more: []string{"cwd"}, arity: 1, local: true, family: "Job", value: "DIR",
+		{names: []string{"wdir", "wd"}, fills: "Dir", more: []string{"cwd"}, arity: 1, local: true, family: "Job", value: "DIR",
 			help: "run the ranks in DIR", set: setText(func(s *settings) *string { return &s.program.dir }, "a directory")},
 		{names: []string{"path"}, arity: 1, local: true, family: "Job", value: "DIR:...",
 			help: "search these directories for the program, instead of PATH", set: setText(func(s *settings) *string { return &s.program.path }, "directories, separated by colons")},
@@ -55,9 +55,9 @@ func jobOptions() []option {
 		{names: []string{"initial-errhandler"}, arity: 1, family: "Job", value: "NAME",
 			words: []string{"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
 			help:  "initial error handler of MPI: mpi_errors_are_fatal, _abort, _return (only Open MPI reads it)", set: setErrhandler},
-		{names: []string{"async-progress"}, arity: 1, family: "Job", value: "off|on|auto", words: []string{"off", "on", "auto"},
+		{names: []string{"async-progress"}, fills: "AsyncProgress", arity: 1, family: "Job", value: "off|on|auto", words: []string{"off", "on", "auto"},
 			help: "give each rank that is a Go program a thread that moves started operations while it computes; auto: where each has a second CPU (default auto)", set: setAsyncProgress},
-		{names: []string{"offload"}, arity: 0, optional: true, number: true, family: "Job", value: "[THREADS]",
+		{names: []string{"offload"}, fills: "Offload", arity: 0, optional: true, number: true, family: "Job", value: "[THREADS]",
 			help: "start a daemon of THREADS threads (default 1) on each host, which moves started collectives of registered memory while Go ranks compute", set: setOffload},
 		{names: []string{"memory-alloc-kinds"}, arity: 1, family: "Job", value: "KIND,...",
 			help: "kinds of memory that the program requests from MPI (only Open MPI reads it)", set: setMCAVariable("mpi_memory_alloc_kinds")},

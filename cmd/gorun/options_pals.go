@@ -9,10 +9,10 @@ import (
 // machines, that no other mpiexec has.
 func palsOptions() []option {
 	return []option{
-		{names: []string{"cpu-bind"}, arity: 1, family: "Placement", value: "WORD",
+		{names: []string{"cpu-bind"}, fills: "Placing.Bind", arity: 1, family: "Placement", value: "WORD",
 			words: []string{"none", "thread", "core", "socket", "numa", "depth", "list:"},
 			help:  "bind each rank to CPUs, in HPE's words: none, thread, core, socket, numa, depth, list:0-1:2-3", set: setCPUBind},
-		{names: []string{"depth"}, arity: 1, family: "Placement", value: "N",
+		{names: []string{"depth"}, fills: "Placing.Map", arity: 1, family: "Placement", value: "N",
 			help: "number of cores for each rank, for --cpu-bind depth", set: setDepth},
 		note0("gorun reserves no network resources", "no-vni"),
 	}

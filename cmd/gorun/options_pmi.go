@@ -12,7 +12,7 @@ import (
 // pmiOptions say what MPI programs learn of their launcher, and how.
 func pmiOptions() []option {
 	return []option{
-		{names: []string{"mpi"}, arity: 1, family: "Job", value: "NAME",
+		{names: []string{"mpi"}, fills: "MPI", arity: 1, family: "Job", value: "NAME",
 			help: "programs of the standard ABI (libmpi_abi.so.1) load this MPI: gorun (its own, which programs of MPICH load too), mpich, openmpi, or the path of a library or of its directory", set: setMPI},
 		{names: []string{"pmi-port"}, family: "Job",
 			help: "MPICH programs connect to a TCP port of gorun (default: only those in scripts do; others inherit a connection)", set: setSwitch(func(s *settings, on bool) { s.job.PMI.Port, s.job.PMI.FD = on, s.job.PMI.FD && !on })},
