@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/kernel"
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/rdma"
@@ -113,10 +112,7 @@ func TestOffload(t *testing.T) {
 		for _, n := range c.ranks {
 			t.Run(fmt.Sprintf("%s/ranks=%d", c.name, n), func(t *testing.T) {
 				testenv.NoLeaks(t)
-				seeds := 4
-				if arch.RaceEnabled || testing.Short() {
-					seeds = 1
-				}
+				seeds := atLength(4, 1)
 				for seed := range seeds {
 					nw := c.network
 					nw.n, nw.offload = n, c.threads

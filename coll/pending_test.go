@@ -85,10 +85,7 @@ func TestStartedCalls(t *testing.T) {
 		for _, n := range c.ranks {
 			t.Run(fmt.Sprintf("%s/ranks=%d", c.name, n), func(t *testing.T) {
 				testenv.NoLeaks(t)
-				seeds := 4
-				if arch.RaceEnabled || testing.Short() {
-					seeds = 1
-				}
+				seeds := atLength(4, 1)
 				for seed := range seeds {
 					nw := c.network
 					nw.n = n

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/gorun-mpi/gorun/internal/arch"
 )
 
 // small makes thresholds that short vectors cross: a piece holds two uint64.
@@ -34,10 +32,7 @@ func ways() (list []Call) {
 // from 1 to 33, in random interleavings. A member's buffers are wrecked as soon as
 // its call has returned.
 func TestPlansInAnyInterleaving(t *testing.T) {
-	every := 1
-	if arch.RaceEnabled || testing.Short() {
-		every = 6
-	}
+	every := atLength(1, 6)
 	for n := 1; n <= 33; n++ {
 		if n > 4 && n%every != 0 {
 			continue

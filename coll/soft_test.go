@@ -322,6 +322,14 @@ func jobs(seed uint64, n, count int, eager int, most int) []*job {
 	return list
 }
 
+// atLength is the number for a whole run, or that for one with -short or the race detector.
+func atLength(whole, short int) int {
+	if arch.RaceEnabled || testing.Short() {
+		return short
+	}
+	return whole
+}
+
 func TestCollectivesOnSoft(t *testing.T) {
 	cases := []struct {
 		name       string
@@ -354,10 +362,7 @@ func TestCollectivesOnSoft(t *testing.T) {
 		for _, n := range c.ranks {
 			t.Run(fmt.Sprintf("%s/ranks=%d", c.name, n), func(t *testing.T) {
 				testenv.NoLeaks(t)
-				count := 60
-				if arch.RaceEnabled || testing.Short() {
-					count = 15
-				}
+				count := atLength(60, 15)
 				list := jobs(uint64(n), n, count, defaultEager, 200<<10)
 				nw := c.network
 				nw.n = n

@@ -66,10 +66,7 @@ var points = []string{"a channel", "a credit", "a header", "a ring", "a step", "
 func TestOffloadDaemonDiesAnywhere(t *testing.T) {
 	testenv.NoLeaks(t)
 	places, reported, died := make(map[string]int), 0, 0
-	rounds := 300
-	if arch.RaceEnabled || testing.Short() {
-		rounds = 60
-	}
+	rounds := atLength(300, 60)
 	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		n := 2 + rng.IntN(3)
@@ -231,10 +228,7 @@ func TestOffloadCountersAfterDeath(t *testing.T) {
 	for _, kind := range []Kind{AllReduce, Bcast, AllToAll} {
 		t.Run(kind.String(), func(t *testing.T) {
 			const n, calls = 3, 2
-			stride := 3
-			if arch.RaceEnabled || testing.Short() {
-				stride = 10
-			}
+			stride := atLength(3, 10)
 			rng := rand.New(rand.NewPCG(11, uint64(kind)))
 			var list []*job
 			for len(list) < calls {

@@ -220,11 +220,11 @@ func TestTruncateTellsElements(t *testing.T) {
 		_, irecv := q.Wait(ctx)
 		_, exchange := rank.Sendrecv(ctx, c, []float64{1}, rank.ProcNull, 0, b, 1, 0)
 		for _, err := range []error{recv, irecv, exchange} {
-			if err == nil || !strings.HasSuffix(err.Error(), "a message of 800 bytes (100 of float64) does not fit the receive buffer of 400 bytes (50 of float64)") {
+			if err == nil || !strings.Contains(err.Error(), "of 800 bytes (100 of float64)") || !strings.HasSuffix(err.Error(), "of 400 bytes (50 of float64)") {
 				return fmt.Errorf("error %v", err)
 			}
 		}
-		if _, err := rank.Recv(ctx, c, b, 1, 0); err == nil || !strings.HasSuffix(err.Error(), "a message of 801 bytes does not fit the receive buffer of 400 bytes (50 of float64)") {
+		if _, err := rank.Recv(ctx, c, b, 1, 0); err == nil || !strings.Contains(err.Error(), "of 801 bytes ") || !strings.HasSuffix(err.Error(), "of 400 bytes (50 of float64)") {
 			return fmt.Errorf("error %v", err)
 		}
 		return nil

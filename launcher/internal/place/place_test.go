@@ -85,16 +85,17 @@ func bound(r *Result) string {
 	return strings.Join(words, " | ")
 }
 
+// placing is a case: what is placed, and where it is to be, or why it cannot.
+type placing struct {
+	name, hosts string
+	np          int
+	policy      string
+	want, err   string
+}
+
 func TestWhichHost(t *testing.T) {
 	const three = "aa:4 bb:4 cc:4"
-	for _, c := range []struct {
-		name   string
-		hosts  string
-		np     int
-		policy string
-		want   string
-		err    string
-	}{
+	for _, c := range []placing{
 		{"one host", "a:3", 3, "", "a a a", ""},
 		{"two hosts, full", "a:2 b:2", 4, "", "a a b b", ""},
 		{"the last is not filled", "a:2 b:2", 3, "", "a a b", ""},
@@ -169,11 +170,10 @@ func placed(t *testing.T, hosts string, np int, policy, wrong string) *Result {
 // whatever way.
 func TestOversubscribedHosts(t *testing.T) {
 	for _, c := range []struct {
-		hosts  string
-		free   bool
-		np     int
-		policy string
-		want   string
+		hosts        string
+		free         bool
+		np           int
+		policy, want string
 	}{
 		{"a:2 b:2", false, 4, "", "[]"},
 		{"a:2 b:1", false, 6, "", "[a (4 ranks, 2 slots) b (2 ranks, 1 slot)]"},
@@ -223,13 +223,9 @@ func TestNoLocal(t *testing.T) {
 
 func TestSeveralPrograms(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		hosts  string
-		apps   []App
-		policy string
-		want   string
-		nps    string
-		err    string
+		name, hosts            string
+		apps                   []App
+		policy, want, nps, err string
 	}{
 		{"one after the other", "a:2 b:2", []App{{NP: 1}, {NP: 3}}, "", "a a b b", "[1 3]", ""},
 		{"mpirun's example", "aa bb cc", []App{{NP: 1, Hosts: []string{"aa"}}, {NP: 2, Hosts: []string{"bb", "cc"}}}, "", "aa bb cc", "[1 2]", ""},
@@ -262,14 +258,7 @@ func TestSeveralPrograms(t *testing.T) {
 }
 
 func TestWhichCPUs(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		hosts  string
-		np     int
-		policy string
-		want   string
-		err    string
-	}{
+	for _, c := range []placing{
 		{"nothing said", "a@laptop", 2, "", " | ", ""},
 		{"cores", "a:4@xeon", 3, "bind=core", "0,40 | 2,42 | 4,44", ""},
 		{"hardware threads", "a:4@xeon", 3, "bind=hwthread", "0 | 40 | 2", ""},
@@ -360,10 +349,9 @@ func TestOrdersOfRanks(t *testing.T) {
 
 func TestRankFiles(t *testing.T) {
 	for _, c := range []struct {
-		name, text  string
-		np          int
-		hosts, cpus string
-		err         string
+		name, text       string
+		np               int
+		hosts, cpus, err string
 	}{
 		{"the manual's", "rank 0=a slot=1:0-2\nrank 1=b slot=0:0,1\nrank 2=b slot=1-2\n", 0, "a b b", "1,3,5,41,43,45 | 0,2,40,42 | 2,4,42,44", ""},
 		{"comments, relative hosts, any place", "# x\nrank 1=+n0\n\nrank 0 = +n1 slot=p7 # y\n", 2, "b a", "7 | ", ""},

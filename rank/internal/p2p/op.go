@@ -37,7 +37,7 @@ type TruncateError struct {
 }
 
 func (e *TruncateError) Error() string {
-	return fmt.Sprintf("a message of %d bytes does not fit the receive buffer of %d bytes", e.Message, e.Buffer)
+	return fmt.Sprintf("found a message of %d bytes, expected %d at most", e.Message, e.Buffer)
 }
 
 // A TypeError reports a message of another type than its receive. Types are numbers of the caller,
