@@ -93,10 +93,9 @@ func TestCauseNamesTheProgramThatFailed(t *testing.T) {
 func TestRunRefusesBadApps(t *testing.T) {
 	one := App{Argv: sh("true"), NP: 1}
 	for _, c := range []struct {
-		name  string
-		job   Job
-		field string
-		text  string
+		name        string
+		job         Job
+		field, text string
 	}{
 		{"both forms", Job{Argv: sh("true"), NP: 1, Apps: []App{one}}, "Apps", "either"},
 		{"a number of ranks beside", Job{NP: 2, Apps: []App{one}}, "Apps", "either"},

@@ -13,43 +13,65 @@ import (
 // batchLimit is how long a batch system may take to say what has become of an allocation.
 const batchLimit = 2 * time.Second
 
-// asks is how a batch system is asked what has become of an allocation.
-type asks struct {
-	argv  []string
-	kills []syscall.Signal // by which it ends what runs there
+// A BatchSystem is one whose own command starts agents in its jobs, instead of ssh.
+type BatchSystem struct {
+	Launcher   string // its word for [Agents.Launcher]
+	Command    string // that starts the agents
+	Allocation string // a job of it, as "an allocation of Slurm"
+
+	variables []string // that its jobs have, the job's number first
+	submit    string   // a command that starts gorun in such a job
+
+	start func(job *Job, host string, argv []string) []string // the command that starts another on a host
+	try   func(job *Job, host string, argv []string) []string // the same for a user to type
+
+	ask   func(id string) []string // the command that says what has become of a job; nil: there is none
+	kills []syscall.Signal         // by which it ends what runs there
 	end   func(id, text string, err error) (message string, is bool)
 }
 
-// batch is the allocation that this process is in, by the batch system's number; "": none that can be asked.
-func (job *Job) batch() (id string, a asks) {
-	if id = envvar.Get(job.run.environ, "SLURM_JOB_ID"); id != "" {
-		return id, asks{[]string{"squeue", "--noheader", "--states=all", "--jobs=" + id, "--format=%T %r"}, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, allocationEnd}
+var batchSystems = []BatchSystem{slurm, gridengine}
+
+// BatchSystems are all that [Agents.Launcher] can name.
+func BatchSystems() []BatchSystem { return slices.Clone(batchSystems) }
+
+// theSystem is the batch system that is it; nil: none is.
+func theSystem(is func(BatchSystem) bool) *BatchSystem {
+	if at := slices.IndexFunc(batchSystems, is); at >= 0 {
+		return &batchSystems[at]
 	}
-	if id = envvar.Get(job.run.environ, "JOB_ID"); id != "" && envvar.Get(job.run.environ, "PE_HOSTFILE") != "" {
-		// Jobs of qsub -notify are told of it by SIGUSR2, of a limit by SIGUSR1.
-		return id, asks{[]string{"qstat"}, []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGKILL}, gridEnd}
-	}
-	return "", a
+	return nil
+}
+
+// launchedBy is the batch system whose command starts agents; nil: none does.
+func (job *Job) launchedBy() *BatchSystem {
+	return theSystem(func(b BatchSystem) bool { return b.Launcher == job.Agents.Launcher })
+}
+
+// isAround tells whether this process is in one of its jobs.
+func (b BatchSystem) isAround(job *Job) bool {
+	return !slices.ContainsFunc(b.variables, func(name string) bool { return envvar.Get(job.run.environ, name) == "" })
 }
 
 // revoked tells whether the batch system has ended the allocation that this process is in, which ends whatever runs
 // there by signals. It asks only of causes that come of that, and keeps silent where the batch system does.
 func (job *Job) revoked(ctx context.Context, c *Cause) (message string, is bool) {
-	id, a := job.batch()
-	byKill := func(s syscall.Signal) bool { return slices.Contains(a.kills, s) }
-	if id == "" || !c.lost && !byKill(c.Signal) && !byKill(syscall.Signal(c.Status-statusSignal)) {
+	b := theSystem(func(b BatchSystem) bool { return b.isAround(job) })
+	byKill := func(s syscall.Signal) bool { return slices.Contains(b.kills, s) }
+	if b == nil || b.ask == nil || !c.lost && !byKill(c.Signal) && !byKill(syscall.Signal(c.Status-statusSignal)) {
 		return "", false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchLimit)
 	defer cancel()
-	for {
-		ask := exec.CommandContext(ctx, a.argv[0], a.argv[1:]...)
+	id := envvar.Get(job.run.environ, b.variables[0])
+	for argv := b.ask(id); ; {
+		ask := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		ask.Env = job.run.environ
 		text, err := ask.Output()
 		// The signal is for all processes of a batch step, and may end this one too.
 		if ctx.Err() == nil && ask.ProcessState != nil && ask.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
 			continue
 		}
-		return a.end(id, string(text), err)
+		return b.end(id, string(text), err)
 	}
 }

@@ -104,8 +104,8 @@ func TestGridengineIsAsked(t *testing.T) {
 }
 
 func TestQrshStartsTheAgent(t *testing.T) {
-	job := Job{Agents: Agents{Launcher: launcherSGE, Command: []string{"/opt/the agent"}, ShellArgs: []string{"-now", "n"}}, run: jobRun{environ: []string{"PE_HOSTFILE=/x"}}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
-	if err := job.findLauncher(); err != nil || job.Agents.Launcher != launcherSGE {
+	job := Job{Agents: Agents{Launcher: gridengine.Launcher, Command: []string{"/opt/the agent"}, ShellArgs: []string{"-now", "n"}}, run: jobRun{environ: []string{"JOB_ID=5", "PE_HOSTFILE=/x"}}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
+	if err := job.findLauncher(); err != nil || job.Agents.Launcher != gridengine.Launcher {
 		t.Fatalf("launcher %q, %v", job.Agents.Launcher, err)
 	}
 	if got, want := job.agentOf("n2"), []string{"qrsh", "-inherit", "-now", "n", "n2", "exec '/opt/the agent'"}; !slices.Equal(got, want) {
@@ -114,8 +114,8 @@ func TestQrshStartsTheAgent(t *testing.T) {
 }
 
 func TestSrunStartsTheAgent(t *testing.T) {
-	job := Job{Agents: Agents{Launcher: launcherSlurm, Command: []string{"/opt/gorun-agent"}, ShellArgs: []string{"--gpus=1"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
-	if err := job.findLauncher(); err != nil || job.Agents.Launcher != launcherSlurm {
+	job := Job{Agents: Agents{Launcher: slurm.Launcher, Command: []string{"/opt/gorun-agent"}, ShellArgs: []string{"--gpus=1"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}, Hosts: []Host{{Name: "n2"}, {Name: "localhost"}}}
+	if err := job.findLauncher(); err != nil || job.Agents.Launcher != slurm.Launcher {
 		t.Fatalf("launcher %q, %v", job.Agents.Launcher, err)
 	}
 	got := job.agentOf("n2")
@@ -152,10 +152,10 @@ func TestLauncherSlurmNeeds(t *testing.T) {
 		{Job{Hosts: []Host{{Name: "n2"}}}, "salloc"},
 		{Job{Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}, Agents: Agents{Shell: []string{"rsh"}}}, "want one of both"},
 		{Job{Hosts: []Host{{Name: "localhost"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}}, ""},
-		{Job{Agents: Agents{Launcher: launcherSGE}, Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}}, "PE_HOSTFILE"},
-		{Job{Agents: Agents{Launcher: launcherSGE, Shell: []string{"rsh"}}, Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"PE_HOSTFILE=/x"}}}, "qrsh starts the agents"},
+		{Job{Agents: Agents{Launcher: gridengine.Launcher}, Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"SLURM_JOB_ID=5"}}}, "PE_HOSTFILE"},
+		{Job{Agents: Agents{Launcher: gridengine.Launcher, Shell: []string{"rsh"}}, Hosts: []Host{{Name: "n2"}}, run: jobRun{environ: []string{"JOB_ID=5", "PE_HOSTFILE=/x"}}}, "qrsh -inherit starts the agents"},
 	} {
-		c.job.Agents.Launcher, c.job.Agents.Command = cmp.Or(c.job.Agents.Launcher, launcherSlurm), []string{"agent"}
+		c.job.Agents.Launcher, c.job.Agents.Command = cmp.Or(c.job.Agents.Launcher, slurm.Launcher), []string{"agent"}
 		err := c.job.findLauncher()
 		if err == nil && c.job.Agents.Launcher != c.want || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: launcher %q, %v, want %q", c.job.Hosts, c.job.Agents.Launcher, err, c.want)

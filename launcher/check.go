@@ -29,8 +29,8 @@ func check(job *Job) (*placer, *JobError) {
 	if err := checkOutput(&job.Output); err != nil {
 		return nil, err
 	}
-	if job.PMI.Port && job.PMI.FD {
-		return nil, bad("PMI.FD", "true", "want it or PMI.Port, not both")
+	if field, value, err := job.Hosting.Check(); err != nil {
+		return nil, bad("Hosting."+field, value, "%w", err)
 	}
 	if err := job.findLauncher(); err != nil {
 		return nil, err
@@ -52,14 +52,6 @@ func check(job *Job) (*placer, *JobError) {
 		return nil, bad("Agents.AtOnce", strconv.Itoa(job.Agents.AtOnce), "want a number of remote shells, or 0 for %d", remoteAtOnce)
 	}
 	job.run.gate = agent.NewGate(cmp.Or(job.Agents.AtOnce, remoteAtOnce))
-	if job.Offload < 0 {
-		return nil, bad("Offload", strconv.Itoa(job.Offload), "want a number of threads, or 0 for no daemon")
-	}
-	switch job.AsyncProgress {
-	case "", "off", "on", "auto":
-	default:
-		return nil, bad("AsyncProgress", job.AsyncProgress, "want off, on, auto, or none")
-	}
 	return newPlacer(job)
 }
 
@@ -73,7 +65,7 @@ func checkTimes(job *Job) *JobError {
 		set, none time.Duration // none: what 0 stands for
 	}{
 		{"Timeout", job.Timeout, 0}, {"HangTimeout", job.HangTimeout, 0}, {"Grace", job.Grace, DefaultGrace}, {"Restarts.Pause", job.Restarts.Pause, DefaultRestartPause},
-		{"Agents.Timeout", job.Agents.Timeout, DefaultAgentTimeout}, {"Helpers.PMIxTimeout", job.Helpers.PMIxTimeout, DefaultPMIxTimeout},
+		{"Agents.Timeout", job.Agents.Timeout, DefaultAgentTimeout}, {"Hosting.PMIxTimeout", job.Hosting.PMIxTimeout, DefaultPMIxTimeout},
 	} {
 		switch {
 		case c.set < 0 && c.none > 0:

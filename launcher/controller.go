@@ -152,7 +152,7 @@ func (c *controller) event(s *seat, e host.Event) {
 		// may be of any user of this machine.
 		cause := s.cause(e)
 		waited := e.Stuck && (g.joins.came > 0 || len(g.libraries) > 0)
-		if cause.Status = statusFailed; c.job.PMI.Strict && e.Rank >= 0 || waited {
+		if cause.Status = statusFailed; c.job.StrictPMI && e.Rank >= 0 || waited {
 			c.end.fail(cause)
 		} else if !e.Stuck {
 			c.warnings.once(warning{e.Kind, e.Rank < 0}, cause)

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun-mpi/gorun/internal/arch"
 	"github.com/gorun-mpi/gorun/internal/shm"
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 )
 
 // roleDaemon is a daemon that says that it is well, and then does what it is told: "MODE FILE". It leaves its process ID in the file.
@@ -71,7 +72,7 @@ func TestDaemonHangs(t *testing.T) {
 				script += "; read pid <" + file + "; until grep -q ') Z ' /proc/$pid/stat && [ /proc/$pid/task/* = /proc/$pid/task/$pid ] 2>/dev/null; do sleep .01; done"
 			}
 			var warned []string
-			if _, _, _, err := runJob(t, Job{Argv: sh(script), NP: 1, Env: append(os.Environ(), "TEST_DAEMON="+mode+" "+file), Offload: 1, Helpers: Helpers{Offload: self},
+			if _, _, _, err := runJob(t, Job{Argv: sh(script), NP: 1, Env: append(os.Environ(), "TEST_DAEMON="+mode+" "+file), Hosting: hosting.Settings{Offload: 1, OffloadProgram: self},
 				Warn: func(text string) { warned = append(warned, text) }}); err != nil {
 				t.Fatal(err)
 			}

@@ -83,7 +83,7 @@ func TestAHostFailsWhileOthersWaitForTheirTurn(t *testing.T) {
 				t.Fatalf("%+v, %v\n%s", r, err, stdout)
 			}
 			shell := job.Agents.Shell[0]
-			if got := r.Cause.String(); !strings.Contains(got, "no agent was started: "+shell+" exited with status 255: no way to far") || !strings.Contains(got, "; try "+shell+" far") {
+			if got := r.Cause.String(); !strings.Contains(got, noAgent+shell+" exited with status 255: no way to far") || !strings.Contains(got, "; try "+shell+" far") {
 				t.Errorf("got %q", got)
 			}
 			// Each that ends leaves its place to one that is not told yet.

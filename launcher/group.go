@@ -223,7 +223,7 @@ func (w *worlds) universe() int {
 
 // universeTold is what programs are told of that; 0: nothing.
 func (w *worlds) universeTold() int {
-	switch n := w.job.PMI.Universe; n {
+	switch n := w.job.Universe; n {
 	case 0:
 		return w.universe()
 	case UniverseCPUs:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/reach"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 	"github.com/gorun-mpi/gorun/launcher/internal/sidecar"
 )
@@ -15,7 +16,7 @@ import (
 // DefaultGrace is the default of Job.Grace.
 const DefaultGrace = 2 * time.Second
 
-// DefaultPMIxTimeout is the default of Helpers.PMIxTimeout.
+// DefaultPMIxTimeout is the default of Hosting.PMIxTimeout.
 const DefaultPMIxTimeout = sidecar.DefaultPatience
 
 // DefaultAgentTimeout is the default of Agents.Timeout.
@@ -27,7 +28,7 @@ const DefaultRestartPause = time.Second
 // StdinAll as the Job.StdinRank passes standard input to every rank.
 const StdinAll = -1
 
-// Special values of PMI.Universe.
+// Special values of Job.Universe.
 const (
 	UniverseCPUs    = -1 // the number of CPUs of this machine
 	UniverseUnknown = -2 // programs are told that it is unknown
@@ -58,25 +59,17 @@ type Job struct {
 	Placing Placing
 	Agents  Agents
 	Network Network
+	// Hosting is what every host does for its ranks.
+	Hosting hosting.Settings
 
-	// PMI says how ranks that are programs of MPI find each other.
-	PMI PMI
-	// MPI is the MPI that programs of the standard ABI (libmpi_abi.so.1) load, on all hosts:
-	// gorun, mpich, openmpi, or the path of a library or of its directory. "": the loader's choice.
-	MPI string
-	// Helpers are the programs that serve the ranks.
-	Helpers Helpers
-
-	// Emulate are the names of the software RDMA devices in the ranks.
-	Emulate []string
-	// AsyncProgress says whether ranks that are Go programs have a progress thread, which moves started
-	// operations while the program computes: off, on, or auto, which is on where each rank has two CPUs
-	// or is bound and a core is spare. Empty: what Env says, else auto.
-	AsyncProgress string
-	// Offload is the number of threads of a daemon on each host that is started before the ranks and
-	// steps their started collectives, of 256 KiB and more in registered memory, while the ranks that
-	// are Go programs compute. 0: there is none. More threads than the host has CPUs are an error.
-	Offload int
+	// Universe is the number of ranks that the job has room for (MPI_UNIVERSE_SIZE). 0: the slots of
+	// Hosts, or the CPUs of this machine, and at least NP. Else a number, UniverseCPUs or UniverseUnknown.
+	Universe int
+	// StrictPMI makes the job fail when an MPI program does not connect to this launcher, so that each
+	// rank is a world of its own, or when the launcher refuses a program because another one already
+	// runs in that rank. Without StrictPMI, Warn gets a message. A job whose ranks use different MPIs,
+	// and therefore wait for each other, always fails: with StrictPMI at once, else after 5 seconds.
+	StrictPMI bool
 
 	// Output is the format and the destination of the ranks' output.
 	Output Output
@@ -184,8 +177,8 @@ type Placing struct {
 // Agents says how a job starts agents, the processes that run the ranks of a host.
 type Agents struct {
 	// Launcher is the way to start agents. "" is by ssh if [Job.Hosts] names other machines, else the ranks run on this
-	// machine without an agent. "ssh": the same. "slurm": by srun, inside an allocation of Slurm that has these machines. "sge":
-	// by qrsh -inherit, inside a parallel job of gridengine. "fork" starts one agent process per host, all on this machine.
+	// machine without an agent. "ssh": the same. The word of a [BatchSystem]: by its command, inside a job of it that has these
+	// machines. "fork" starts one agent process per host, all on this machine.
 	Launcher string
 	// Command is the command of an agent, which is needed with Launcher "fork" and for other
 	// machines: gorun-agent, or a program that runs agent.Main (package launcher/agent) on its
@@ -229,41 +222,6 @@ type Network struct {
 	// Secure has ranks of different hosts encrypt what they send to each other, by TLS 1.3. Ranks that
 	// cannot, as those of other MPIs and Go programs without a [rank.Config.Secure], are refused.
 	Secure bool
-}
-
-// PMI says how ranks that are programs of MPI find each other.
-type PMI struct {
-	// Port makes all ranks connect to their PMI server (PMI_PORT) instead of inheriting a connection (PMI_FD). It is for MPI
-	// programs that close inherited descriptors, or that run another MPI program after them. Programs that are neither linked
-	// with MPI nor written in Go, such as a shell or Python, connect in any case.
-	Port bool
-	// FD makes all ranks inherit a connection, whatever their program is. It is for ranks that enter another network namespace
-	// or change their user. Only the first MPI program that a rank runs can use it.
-	FD bool
-	// Universe is the number of ranks that the job has room for (MPI_UNIVERSE_SIZE). 0: the slots of
-	// Hosts, or the CPUs of this machine, and at least NP. Else a number, UniverseCPUs or UniverseUnknown.
-	Universe int
-	// Strict makes the job fail when an MPI program does not connect to this launcher, so that each
-	// rank is a world of its own, or when the launcher refuses a program because another one already
-	// runs in that rank. Without Strict, [Job.Warn] gets a message. A job whose ranks use different MPIs,
-	// and therefore wait for each other, always fails: with Strict at once, else after 5 seconds.
-	Strict bool
-}
-
-// Helpers are programs that serve the ranks of a job, by their paths on all hosts.
-type Helpers struct {
-	// PMIx is the path of gorun-pmix, the helper program that serves programs of Open MPI. It need not exist if no such program
-	// runs. "": these programs find no PMIx server, and each rank is a world of its own.
-	PMIx string
-	// PMIxTimeout is the time after which gorun-pmix has failed if it neither answers nor
-	// uses or waits for a CPU. A busy one has ten times as long. 0: DefaultPMIxTimeout.
-	PMIxTimeout time.Duration
-	// Offload is the path of gorun-offload, the daemon's program. Empty: it is
-	// in the directory of the program that starts the host's ranks.
-	Offload string
-	// Profile is the path of libgorun-profile.so, which programs of other MPIs load to record their calls. Empty: it is where
-	// make build or make install puts it, as seen from the program that starts the host's ranks.
-	Profile string
 }
 
 // Restarts says how often a job is started again after a failure.

@@ -26,7 +26,7 @@ func (c *controller) loaded(s *seat, e host.Event) {
 		cause := s.cause(e)
 		cause.Status = statusFailed
 		cause.Message = fmt.Sprintf("has loaded %s, but rank %d %s: ranks of one job need one version of one MPI, and these may hang or fail; set LD_LIBRARY_PATH alike for all ranks and hosts, or choose one for programs of the standard ABI with --mpi", own.file, other.rank, other.file)
-		if c.job.PMI.Strict {
+		if c.job.StrictPMI {
 			c.end.fail(cause)
 		} else {
 			c.warnings.once(warning{kind: e.Kind}, cause)

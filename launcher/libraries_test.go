@@ -41,7 +41,7 @@ func TestRanksWithDifferentLibraries(t *testing.T) {
 				testenv.NoLeaks(t)
 				for _, strict := range []bool{false, true} {
 					var warned []string
-					job := Job{Argv: inARow(t, c.script), NP: 4, PMI: PMI{Strict: strict}, Warn: func(text string) { warned = append(warned, text) }}
+					job := Job{Argv: inARow(t, c.script), NP: 4, StrictPMI: strict, Warn: func(text string) { warned = append(warned, text) }}
 					overAgents(t, &job, way.hosts)
 					r, stdout, stderr, err := runJob(t, job)
 					text := strings.Join(warned, " ")

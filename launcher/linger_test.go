@@ -23,12 +23,11 @@ const rankEnds = `ended() { while read -r _ _ s _ </proc/$$/stat; [ $s != Z ]; d
 func TestOutputAfterTheEnd(t *testing.T) {
 	bash := func(script string) []string { return []string{testenv.Need(t, "bash"), "-c", script} }
 	for _, c := range []struct {
-		name   string
-		job    Job
-		status int
-		stdout string
-		stderr string
-		file   string // content of the file "out"
+		name           string
+		job            Job
+		status         int
+		stdout, stderr string
+		file           string // content of the file "out"
 	}{
 		{"a child", Job{Argv: sh(rankEnds + "(ended; echo late; echo later >&2) & echo early")}, 0, "early\nlate\n", "later\n", ""},
 		{"tee", Job{Argv: bash(rankEnds + "exec > >(ended; exec tee copy); echo one; echo two")}, 0, "one\ntwo\n", "", ""},

@@ -90,7 +90,7 @@ func (w *mixWatch) judge(g *group) {
 	case m.since.IsZero():
 		m.since = now
 	}
-	if w.end.job.PMI.Strict || now.Sub(m.since) >= mixedLimit {
+	if w.end.job.StrictPMI || now.Sub(m.since) >= mixedLimit {
 		w.end.fail(&Cause{Rank: -1, Status: statusFailed, Message: g.mixed(one)})
 	}
 }

@@ -340,7 +340,7 @@ func TestSignalEndsAStartWithSilentAgents(t *testing.T) {
 
 // In a container srun may be missing.
 func TestMissingSrunNamesTheOption(t *testing.T) {
-	job := Job{Agents: Agents{Launcher: launcherSlurm, Command: []string{"/agent"}}}
+	job := Job{Agents: Agents{Launcher: slurm.Launcher, Command: []string{"/agent"}}}
 	err := job.noAgent("far", &exec.Error{Name: "srun", Err: exec.ErrNotFound})
 	if err.Field != "Agents.Launcher" || !strings.Contains(err.Error(), "; try --launcher ssh, or -H localhost:N") {
 		t.Errorf("%s: %v", err.Field, err)

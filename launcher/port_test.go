@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 )
 
 // Ranks that connect to their server see what those see that inherit it, and so
@@ -24,7 +25,7 @@ func TestPMIPort(t *testing.T) {
 				testenv.NoLeaks(t)
 				argv := spawner(t, steps([]string{"cards=1000", "env=PMI_FD"}, spawn(2, "init", "get=PARENT", "env=PMI_FD", "barrier", "finalize"),
 					[]string{"lookup=none", "barrier", "size", "finalize"})...)
-				job := Job{Argv: argv, NP: np, PMI: PMI{Port: true}}
+				job := Job{Argv: argv, NP: np, Hosting: hosting.Settings{PMIPort: true}}
 				overAgents(t, &job, way.hosts)
 				r, stdout, stderr, err := runJob(t, job)
 				if err != nil || r.ExitStatus != 0 {
@@ -60,7 +61,7 @@ func TestPMIPortEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.NoLeaks(t)
-			r, _, stderr, err := runJob(t, Job{Argv: roleArgv(t, "pmi", c.steps...), NP: 3, PMI: PMI{Port: true}})
+			r, _, stderr, err := runJob(t, Job{Argv: roleArgv(t, "pmi", c.steps...), NP: 3, Hosting: hosting.Settings{PMIPort: true}})
 			if err != nil || r.Cause == nil || r.ExitStatus != c.status || r.Cause.Rank != 1 || !strings.Contains(r.Cause.String(), c.text) {
 				t.Errorf("got %+v, %v, %q, want rank 1, status %d, %q", r, err, stderr, c.status, c.text)
 			}
@@ -76,7 +77,7 @@ func heldAtPort(t *testing.T) (address string, finish func()) {
 	ready := out.await("PMI_PORT=")
 	// The ranks wait for a line, and a test that is killed leaves nothing behind.
 	stdin, line := io.Pipe()
-	job := Job{Argv: sh(`echo PMI_PORT=$PMI_PORT; read x; exec "$@"`), NP: 2, PMI: PMI{Port: true}, Stdin: stdin, StdinRank: StdinAll, Stdout: &out}
+	job := Job{Argv: sh(`echo PMI_PORT=$PMI_PORT; read x; exec "$@"`), NP: 2, Hosting: hosting.Settings{PMIPort: true}, Stdin: stdin, StdinRank: StdinAll, Stdout: &out}
 	job.Argv = append(append(job.Argv, "sh"), roleArgv(t, "pmi", "init", "barrier", "size", "finalize")...)
 	done := make(chan struct{})
 	var r Result
@@ -170,7 +171,7 @@ func TestPMIPortRefusesASecondConnectionOfARank(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = Run(ctx, Job{Argv: sh("echo PMI_PORT=$PMI_PORT; sleep 100"), NP: 1, PMI: PMI{Port: true}, Stdout: &out})
+		_, _ = Run(ctx, Job{Argv: sh("echo PMI_PORT=$PMI_PORT; sleep 100"), NP: 1, Hosting: hosting.Settings{PMIPort: true}, Stdout: &out})
 	}()
 	<-ready
 	address := strings.TrimPrefix(strings.TrimSpace(out.String()), "PMI_PORT=")

@@ -13,17 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/internal/reach"
 	"github.com/gorun-mpi/gorun/launcher/internal/agent"
 )
 
-// The words for Agents.Launcher.
+// The words for Agents.Launcher that name no batch system.
 const (
-	launcherFork  = "fork"
-	launcherSSH   = "ssh"
-	launcherSlurm = "slurm"
-	launcherSGE   = "sge"
+	launcherFork = "fork"
+	launcherSSH  = "ssh"
 )
 
 // sshOptions never ask anything, for nobody could answer, give up before startLimit, and leave
@@ -41,19 +38,16 @@ func (job *Job) findLauncher() *JobError {
 		}
 		return nil
 	case "", launcherSSH:
-	case launcherSlurm, launcherSGE:
-		command, variable, around := "srun", "SLURM_JOB_ID", "an allocation of Slurm around this process; try salloc --nodes=2 gorun ./program"
-		if job.Agents.Launcher == launcherSGE {
-			command, variable, around = "qrsh", "PE_HOSTFILE", "a parallel job of gridengine around this process; try qsub -b y -pe NAME 4 gorun ./program"
-		}
-		if len(job.Agents.Shell) > 0 {
-			return bad("Agents.Shell", job.Agents.Shell[0], "with the launcher %s, %s starts the agents; want one of both", job.Agents.Launcher, command)
-		}
-		if envvar.Get(job.run.environ, variable) == "" {
-			return bad("Agents.Launcher", job.Agents.Launcher, "found no %s, want %s", variable, around)
-		}
 	default:
-		return bad("Agents.Launcher", job.Agents.Launcher, `want "ssh", "slurm", "sge", "fork", or none`)
+		b := job.launchedBy()
+		switch {
+		case b == nil:
+			return bad("Agents.Launcher", job.Agents.Launcher, "want %s, or none", strings.Join(Launchers(), ", "))
+		case len(job.Agents.Shell) > 0:
+			return bad("Agents.Shell", job.Agents.Shell[0], "with the launcher %s, %s starts the agents; want one of both", b.Launcher, b.Command)
+		case !b.isAround(job):
+			return bad("Agents.Launcher", b.Launcher, "found no %s, want %s around this process; try %s", strings.Join(b.variables, " and "), b.Allocation, b.submit)
+		}
 	}
 	job.Agents.Launcher = ""
 	self := job.here()
@@ -70,6 +64,15 @@ func (job *Job) findLauncher() *JobError {
 		job.Agents.Launcher = remote
 	}
 	return nil
+}
+
+// Launchers are the words for [Agents.Launcher].
+func Launchers() []string {
+	words := []string{launcherSSH}
+	for _, b := range batchSystems {
+		words = append(words, b.Launcher)
+	}
+	return append(words, launcherFork)
 }
 
 // apart tells whether some hosts are other machines.
@@ -129,13 +132,10 @@ func (job *Job) oneHost() bool { return job.Agents.Launcher == "" }
 
 // agentOf is the command that starts the agent of a host.
 func (job *Job) agentOf(host string) []string {
-	switch {
-	case !job.remote(host):
+	if !job.remote(host) {
 		return job.Agents.Command
-	case job.Agents.Launcher == launcherSlurm:
-		return slices.Concat(job.srun(host), job.remoteStart())
-	case job.Agents.Launcher == launcherSGE:
-		return slices.Concat(job.qrsh(host), []string{"exec " + quote(job.remoteStart())})
+	} else if b := job.launchedBy(); b != nil {
+		return b.start(job, host, job.remoteStart())
 	}
 	return slices.Concat(job.shell(), []string{job.login(host), "exec " + quote(job.remoteStart())})
 }
@@ -221,11 +221,8 @@ func (job *Job) tryAgent(host string) string {
 	if job.run.stage != nil {
 		check = []string{"true"}
 	}
-	if job.Agents.Launcher == launcherSlurm {
-		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.Agents.ShellArgs, []string{"--nodelist=" + host}, check), " ")
-	}
-	if job.Agents.Launcher == launcherSGE {
-		return strings.Join(slices.Concat(job.qrsh(host), check), " ") + ", or --launcher ssh"
+	if b := job.launchedBy(); b != nil {
+		return strings.Join(b.try(job, host, check), " ")
 	}
 	shell := job.Agents.Shell
 	if len(shell) == 0 {
@@ -290,6 +287,9 @@ func notYet(line string) bool {
 	return strings.HasPrefix(line, "ssh: ") && (strings.Contains(line, "Could not resolve hostname") || strings.HasSuffix(line, "Connection refused"))
 }
 
+// noAgent begins what is said of a host whose agent never greeted.
+const noAgent = "no agent was started: "
+
 // lostAgent ends an agent whose stream has ended, and says why it has: of one that never
 // greeted, what the remote shell said, else what is wrong with its stream.
 func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
@@ -317,13 +317,13 @@ func (job *Job) lostAgent(l *agent.Link, host string, why error) *Cause {
 	var message string
 	switch {
 	case why != nil && last == "":
-		message = "no agent was started: " + why.Error()
+		message = noAgent + why.Error()
 	case !l.Remote():
 		message = fmt.Sprintf("its agent (pid %d) %s%s", pid, how, last)
 	case l.Reached():
 		message = fmt.Sprintf("its agent (pid %d there) is lost: %s %s%s", pid, command, how, last)
 	default:
-		message = fmt.Sprintf("no agent was started: %s %s%s", command, how, last)
+		message = noAgent + command + " " + how + last
 	}
 	if l.Remote() && !l.Reached() && !strings.Contains(last, ": --stage: ") { // which says what to do
 		message += "; try " + job.tryAgent(host)

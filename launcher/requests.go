@@ -46,7 +46,7 @@ func (q *requests) ask(s *seat, rank int, a *host.Ask) {
 // space is the namespace of a group's ranks; nil where nobody serves it. The hub
 // knows seats by number, over all groups.
 func (q *requests) space(g *group) *link.Space {
-	if q.job.Helpers.PMIx == "" {
+	if q.job.Hosting.PMIx == "" {
 		return nil
 	}
 	n := g.size()
@@ -145,7 +145,7 @@ func (q *requests) seatOf(p link.Proc, server *seat) *seat {
 
 // gone is told that nothing more comes from a seat.
 func (q *requests) gone(s *seat) {
-	if q.job.Helpers.PMIx != "" && s.group.elder == nil {
+	if q.job.Hosting.PMIx != "" && s.group.elder == nil {
 		q.post(q.hub.Gone(s.group.hubSeat + s.at))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 )
 
 func TestStatusAndCauseOfEnds(t *testing.T) {
@@ -193,7 +194,7 @@ func TestEnvironment(t *testing.T) {
 				NP:      4,
 				Argv:    sh(`for v in PMI_RANK PMI_SIZE PMI_FD PMI_PORT PMI_ID PMIX_RANK GORUN_PMI GORUN_HOST_INDEX GORUN_LOCAL_RANK GORUN_LOCAL_SIZE GORUN_SEGMENT GORUN_EMULATE OMPI_COMM_WORLD_RANK MPI_LOCALRANKID GORUN_OWN A; do eval echo "$PMI_RANK $v=\${$v-unset}"; done`),
 				Env:     []string{"PATH=" + os.Getenv("PATH"), "PMI_FD=77", "PMI_PORT=x:1", "PMI_ID=9", "PMIX_RANK=4", "GORUN_HOST=outer", "GORUN_LOCAL_RANK=8", "GORUN_OWN=kept", "A=1", "A=2"},
-				Emulate: []string{"mlx5_0", "mlx5_1"},
+				Hosting: hosting.Settings{Emulate: []string{"mlx5_0", "mlx5_1"}},
 			}
 			overAgents(t, &job, way.hosts)
 			r, stdout, stderr, err := runJob(t, job)

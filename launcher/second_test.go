@@ -36,7 +36,7 @@ func TestALoginThatHangsIsMadeOnceMore(t *testing.T) {
 		{"the first ends then", first + `while [ ! -e $DIR/second ]; do ls / >/dev/null; done; echo no way >&2; exit 255; fi
 			[ $1 != far1 ] || { : >$DIR/second; exec sleep 1000; }; `, "exited with status 255: no way; try "},
 		{"the second ends, then the first", first + `while [ ! -e $DIR/second ]; do ls / >/dev/null; done; echo no way >&2; exit 255; fi
-			[ $1 != far1 ] || { : >$DIR/second; echo no way either >&2; exit 255; }; `, "host far1: no agent was started: "},
+			[ $1 != far1 ] || { : >$DIR/second; echo no way either >&2; exit 255; }; `, "host far1: " + noAgent},
 		{"the agent of the second fails", first + `exec sleep 1000; fi; [ $1 != far1 ] || set -- far1 "$(echo "$2" | sed "s/\\(.*\\)agent/\\1nowhere/")"; `, "host far1: nowhere to listen"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

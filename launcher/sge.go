@@ -3,7 +3,22 @@ package launcher
 import (
 	"slices"
 	"strings"
+	"syscall"
 )
+
+var gridengine = BatchSystem{
+	Launcher: "sge", Command: "qrsh -inherit", Allocation: "a parallel job of gridengine",
+	variables: []string{"JOB_ID", "PE_HOSTFILE"}, submit: "qsub -b y -pe NAME 4 gorun ./program",
+	start: func(job *Job, host string, argv []string) []string {
+		return append(job.qrsh(host), "exec "+quote(argv))
+	},
+	try: func(job *Job, host string, argv []string) []string {
+		return slices.Concat(job.qrsh(host), argv[:len(argv)-1], []string{argv[len(argv)-1] + ", or --launcher ssh"})
+	},
+	ask: func(string) []string { return []string{"qstat"} },
+	// Jobs of qsub -notify are told of their end by SIGUSR2, of a limit by SIGUSR1.
+	kills: []syscall.Signal{syscall.SIGUSR2, syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGKILL}, end: gridEnd,
+}
 
 // qrsh is the command that starts a command of a shell on a host of a gridengine's job.
 func (job *Job) qrsh(host string) []string {

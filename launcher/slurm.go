@@ -3,10 +3,24 @@ package launcher
 import (
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/launcher/hostfile"
 )
+
+var slurm = BatchSystem{
+	Launcher: "slurm", Command: "srun", Allocation: "an allocation of Slurm",
+	variables: []string{"SLURM_JOB_ID"}, submit: "salloc --nodes=2 gorun ./program",
+	start: func(job *Job, host string, argv []string) []string { return slices.Concat(job.srun(host), argv) },
+	try: func(job *Job, host string, argv []string) []string {
+		return slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.Agents.ShellArgs, []string{"--nodelist=" + host}, argv)
+	},
+	ask: func(id string) []string {
+		return []string{"squeue", "--noheader", "--states=all", "--jobs=" + id, "--format=%T %r"}
+	},
+	kills: []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, end: allocationEnd,
+}
 
 // srunOptions start one process on a host of the allocation, beside whatever runs there, with
 // all of the host's CPUs that the allocation has. srun's own variables come after options.

@@ -29,13 +29,8 @@ func (c *controller) spec(g *group) host.Spec {
 		NP:      g.size(),
 		Apps:    apps,
 		Mapping: mapping,
-		Emulate: c.job.Emulate,
-		Async:   c.job.AsyncProgress,
-		Offload: c.job.Offload,
+		Hosting: c.job.Hosting,
 		Secure:  c.job.Network.Secure,
-		MPI:     c.job.MPI,
-		PMIPort: c.job.PMI.Port,
-		PMIFD:   c.job.PMI.FD,
 		Attempt: c.worlds.attempt,
 
 		Continuous: c.job.Continuous,
@@ -47,8 +42,7 @@ func (c *controller) spec(g *group) host.Spec {
 		Master: host.MasterSpec{Address: "127.0.0.1", Port: g.masterPort(c.job.run.ports), Host: g.hostOf[0]}, // unless the hosts are apart
 		Ports:  c.job.run.ports,
 
-		PMIx:    c.requests.space(g),
-		Helpers: host.Helpers(c.job.Helpers),
+		PMIx: c.requests.space(g),
 
 		Universe: c.worlds.universeTold(),
 		Preset:   g.preset,

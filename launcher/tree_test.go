@@ -58,7 +58,7 @@ func TestBlocksOfATree(t *testing.T) {
 		{Job{Continuous: true}, 100, ""},
 		{Job{Restarts: Restarts{Max: 1}}, 100, ""},
 		{Job{Elastic: &Elastic{}}, 100, ""},
-		{Job{Agents: Agents{Launcher: launcherSlurm}}, 100, ""},
+		{Job{Agents: Agents{Launcher: slurm.Launcher}}, 100, ""},
 		{Job{Agents: Agents{Launcher: launcherFork}}, 100, ""},
 	} {
 		job := c.job
@@ -296,7 +296,7 @@ func TestRelayDoesNotCome(t *testing.T) {
 		job := Job{NP: 4, Argv: sh("exec sleep 1000")}
 		logged := overTree(t, &job, 4, `if [ $1 = far2 ]; then echo no way to $1 >&2; exit 255; fi`)
 		r, _, _, err := runJob(t, job)
-		if err != nil || r.Cause == nil || r.Cause.Host != "far2" || !strings.Contains(r.Cause.String(), "no agent was started: "+job.Agents.Shell[0]+" exited with status 255: no way to far2; try "+job.Agents.Shell[0]+" far2") {
+		if err != nil || r.Cause == nil || r.Cause.Host != "far2" || !strings.Contains(r.Cause.String(), noAgent+job.Agents.Shell[0]+" exited with status 255: no way to far2; try "+job.Agents.Shell[0]+" far2") {
 			t.Errorf("%+v, cause %v, %v", r.ExitStatus, r.Cause, err)
 		}
 		if got := logged(); slices.Contains(got, "far2 agent here") {

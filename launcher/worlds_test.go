@@ -84,13 +84,13 @@ func TestRanksInheritASocketOrConnectToThePort(t *testing.T) {
 		{NP: 1, Argv: inARow(t, "P init barrier finalize && echo fd $PMI_FD")},
 	}}
 	for _, fd := range []string{"", " 3"} {
-		job.PMI.FD = fd != ""
+		job.Hosting.PMIFD = fd != ""
 		r, stdout, stderr, err := runJob(t, job)
 		if err != nil || r.ExitStatus != 0 || !strings.Contains(stdout, "PMI_FD=3\nPMI_PORT=\n") || !strings.Contains(stdout, "fd"+fd+"\n") {
 			t.Errorf("got %+v, cause %v, %v, %q, %q", r, r.Cause, err, stdout, stderr)
 		}
 	}
-	job.PMI.Port = true
+	job.Hosting.PMIPort = true
 	if _, err := Run(t.Context(), job); err == nil || !strings.Contains(err.Error(), "not both") {
 		t.Errorf("port and fd: got %v", err)
 	}
@@ -122,7 +122,7 @@ func TestSecondProgramAtOnceIsRefused(t *testing.T) {
 			t.Run(fmt.Sprintf("strict %v %s", strict, way.name), func(t *testing.T) {
 				testenv.NoLeaks(t)
 				var warned []string
-				job := Job{Argv: inARow(t, "P init helper helper barrier finalize"), NP: 2, PMI: PMI{Strict: strict}, Warn: func(text string) { warned = append(warned, text) }}
+				job := Job{Argv: inARow(t, "P init helper helper barrier finalize"), NP: 2, StrictPMI: strict, Warn: func(text string) { warned = append(warned, text) }}
 				overAgents(t, &job, way.hosts)
 				r, stdout, stderr, err := runJob(t, job)
 				if strict {
@@ -150,7 +150,7 @@ func TestOtherUsersProcessIsRefused(t *testing.T) {
 		t.Run(as, func(t *testing.T) {
 			testenv.NoLeaks(t)
 			var warned []string
-			job := Job{NP: 1, PMI: PMI{Strict: true}, Warn: func(text string) { warned = append(warned, text) },
+			job := Job{NP: 1, StrictPMI: true, Warn: func(text string) { warned = append(warned, text) },
 				Argv: sh("cd / && " + as + `bash -c 'exec 5<>/dev/tcp/127.0.0.1/${PMI_PORT#*:}; test $0 = 0 || cat <&5' ` + fmt.Sprint(warnings) + "; echo well")}
 			r, stdout, stderr, err := runJob(t, job)
 			if err != nil || r.ExitStatus != 0 || stdout != "well\n" || len(warned) != warnings || warnings > 0 && !strings.Contains(warned[0], "a process of user 65534 ") {

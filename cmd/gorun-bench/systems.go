@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/launcher"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 	"github.com/gorun-mpi/gorun/testdata"
 )
 
@@ -80,7 +81,7 @@ const progressDaemon = "daemon"
 func gorunContender(self, memory string, settings ...string) *contender {
 	c := &contender{system: gorun, memory: memory, self: self}
 	c.run = func(ctx context.Context, np int, plan string, out, errs io.Writer) error {
-		result, err := launcher.Run(ctx, launcher.Job{Offload: c.offload, Argv: []string{self, workerWord, plan}, NP: np, Env: append(os.Environ(), settings...), Stdout: out, Stderr: errs})
+		result, err := launcher.Run(ctx, launcher.Job{Hosting: hosting.Settings{Offload: c.offload}, Argv: []string{self, workerWord, plan}, NP: np, Env: append(os.Environ(), settings...), Stdout: out, Stderr: errs})
 		if err == nil && result.ExitStatus != 0 {
 			err = fmt.Errorf("exit status %d", result.ExitStatus)
 			if result.Cause != nil {

@@ -58,7 +58,11 @@ func said(field, value string, written []writtenOption) string {
 	if at < 0 {
 		return ""
 	}
-	return strings.TrimSpace(shown(&all[at], cmp.Or(all[at].short, all[at].names[0])) + " " + value)
+	name := all[at].names[0]
+	if name != "np" { // which is what most write
+		name = cmp.Or(all[at].short, name)
+	}
+	return strings.TrimSpace(shown(&all[at], name) + " " + value)
 }
 
 // explain says why a job could not be run, in the words of the command line.

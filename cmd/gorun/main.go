@@ -166,7 +166,7 @@ func runJob(ctx context.Context, req request, std stdio) int {
 			return statusFailed
 		}
 	}
-	job.Helpers.PMIx = findPMIx()
+	job.Hosting.PMIx = findPMIx()
 	job.Adopt = true
 	job.Warn = func(text string) {
 		fmt.Fprintf(std.err, "gorun: warning: %s\n", strings.ReplaceAll(text, "\n", "\ngorun: "))

@@ -136,18 +136,20 @@ func TestExplain(t *testing.T) {
 func TestOptionsFillFields(t *testing.T) {
 	for _, o := range everyOption() {
 		for field := range strings.FieldsSeq(o.fills) {
-			at := reflect.TypeFor[launcher.Job]()
-			for name := range strings.SplitSeq(field, ".") {
-				f, ok := at.FieldByName(name)
-				if !ok {
-					t.Fatalf("--%s fills %s: %v has no %s", o.names[0], field, at, name)
-				}
-				if at = f.Type; at.Kind() == reflect.Pointer {
-					at = at.Elem()
-				}
+			if at := reflect.TypeFor[launcher.Job](); !hasField(at, field) {
+				t.Errorf("--%s fills %s, which %v has not", o.names[0], field, at)
 			}
 		}
 	}
+}
+
+func hasField(in reflect.Type, path string) bool {
+	name, rest, more := strings.Cut(path, ".")
+	f, ok := in.FieldByName(name)
+	if ok && more && f.Type.Kind() == reflect.Pointer {
+		f.Type = f.Type.Elem()
+	}
+	return ok && (!more || hasField(f.Type, rest))
 }
 
 func TestWhere(t *testing.T) {

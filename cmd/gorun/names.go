@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gorun-mpi/gorun/launcher"
+
 	"github.com/gorun-mpi/gorun/internal/envvar"
 	"github.com/gorun-mpi/gorun/internal/version"
 )
@@ -139,6 +141,6 @@ func clashes() []clash {
 		{what: "-s", gorun: "--preload-binary", mpirun: "as gorun", hydras: "ranks that read standard input (Intel MPI)", options: []string{"s"}},
 		{what: "-debug", gorun: "a debugger: refused", mpirun: "as gorun", hydras: "--verbose", options: []string{"debug"}},
 		{what: "-tune", gorun: "a file of parameters and variables", mpirun: "as gorun", hydras: "a file of Intel MPI's: no effect", options: []string{"tune"}},
-		{what: "-launcher", gorun: "how agents are started: ssh, slurm, sge or fork", mpirun: "as gorun", hydras: "no effect: gorun reaches other machines by ssh", options: []string{"launcher"}},
+		{what: "-launcher", gorun: "how agents are started: " + strings.Join(launcher.Launchers(), ", "), mpirun: "as gorun", hydras: "no effect: gorun reaches other machines by ssh", options: []string{"launcher"}},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // deviceOptions are the options that say which devices the ranks find.
 func deviceOptions() []option {
 	return []option{
-		{names: []string{"emulate"}, fills: "Emulate", arity: 1, family: "Devices", value: "NAME,...",
+		{names: []string{"emulate"}, fills: "Hosting.Emulate", arity: 1, family: "Devices", value: "NAME,...",
 			help: "names of the software RDMA devices that ranks see (default: soft0)", set: setEmulate},
 	}
 }
@@ -21,10 +21,10 @@ func setEmulate(s *settings, value string) error {
 		if !deviceName(name) {
 			return unfit(value, "device names of letters, digits, '_', '-', '.' and ':', separated by commas; try --emulate mlx5_0,0000:03:00.0")
 		}
-		if slices.Contains(s.job.Emulate, name) {
+		if slices.Contains(s.job.Hosting.Emulate, name) {
 			return fmt.Errorf("found %q twice, expected different names", name)
 		}
-		s.job.Emulate = append(s.job.Emulate, name)
+		s.job.Hosting.Emulate = append(s.job.Hosting.Emulate, name)
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func setEmulate(s *settings, value string) error {
 func (s *settings) noteEmulate(environ []string) {
 	const name = "GORUN_EMULATE"
 	value := envvar.Get(environ, name)
-	if value == "" || value == strings.Join(s.job.Emulate, ",") {
+	if value == "" || value == strings.Join(s.job.Hosting.Emulate, ",") {
 		return
 	}
 	if outer := envvar.Get(s.environ, name); value == outer {

@@ -31,7 +31,7 @@ func endOptions() []option {
 		{names: []string{"forward-signals"}, arity: 1, family: "Failures", value: "SIGNAL,...",
 			help: "also pass on these signals, besides HUP, INT, QUIT, TERM, USR1, USR2, CONT and TSTP", set: setForward},
 		{names: []string{"strict-pmi"}, family: "Failures",
-			help: "fail, instead of warning, when each rank turns out to be an MPI world of its own", set: setSwitch(func(s *settings, on bool) { s.job.PMI.Strict = on })},
+			help: "fail, instead of warning, when each rank turns out to be an MPI world of its own", set: setSwitch(func(s *settings, on bool) { s.job.StrictPMI = on })},
 		{names: []string{"continuous"}, more: []string{"disable-auto-cleanup", "enable-recovery"}, family: "Failures",
 			help: "go on when a rank fails, as programs with ULFM need it; the exit status is still that of the first failure", set: setSwitch(func(s *settings, on bool) { s.job.Continuous = on })},
 		{names: []string{"python-abort"}, arity: 1, family: "Failures", value: "on|off", words: []string{"on", "off"},
@@ -49,7 +49,7 @@ func endOptions() []option {
 		{names: []string{"agent-timeout"}, fills: "Agents.Timeout", arity: 1, family: "Failures", value: "TIME",
 			help: "consider a host lost when its agent has not answered for TIME (default 4s); on another machine the agent then ends its ranks", set: setTime("--agent-timeout 60 or --agent-timeout 5m", func(s *settings) *time.Duration { return &s.job.Agents.Timeout })},
 		{names: []string{"pmix-timeout"}, arity: 1, family: "Failures", value: "TIME",
-			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setTime("--pmix-timeout 60 or --pmix-timeout 5m", func(s *settings) *time.Duration { return &s.job.Helpers.PMIxTimeout })},
+			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setTime("--pmix-timeout 60 or --pmix-timeout 5m", func(s *settings) *time.Duration { return &s.job.Hosting.PMIxTimeout })},
 		{names: []string{"print-all-exitcodes"}, family: "Failures",
 			help: "print the exit statuses of all ranks at the end", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},
 	}

@@ -38,9 +38,9 @@ func hostOptions() []option {
 			help: "hostfile to use when no other option names hosts", set: setDefaultHostfile},
 		{names: []string{"machine"}, fills: "Hosts", arity: 1, under: hydra, family: "Hosts", value: "NAME,...|FILE",
 			help: "file of hosts (Intel MPI), or list of hosts (MPICH)", set: setMachine},
-		{names: []string{"launcher"}, fills: "Agents.Launcher", arity: 1, under: own | openMPI, family: "Hosts", value: "ssh|slurm|sge|fork", words: []string{"ssh", "slurm", "sge", "fork"},
-			help: "how to reach the hosts: ssh, the default for other machines; slurm: srun, the default in an allocation of Slurm; sge: qrsh -inherit, the default in a parallel job of gridengine; or fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Agents.Launcher },
-				"ssh, slurm, sge or fork; try --launcher fork -H a:2,b:2", "ssh", "slurm", "sge", "fork")},
+		{names: []string{"launcher"}, fills: "Agents.Launcher", arity: 1, under: own | openMPI, family: "Hosts", value: strings.Join(launcher.Launchers(), "|"), words: launcher.Launchers(),
+			help: "how to reach the hosts: ssh, the default for other machines; " + byBatchSystems() + "or fork: start an agent process for each host on this machine", set: setText(func(s *settings) *string { return &s.job.Agents.Launcher },
+				strings.Join(launcher.Launchers(), ", ")+"; try --launcher fork -H a:2,b:2", launcher.Launchers()...)},
 		{names: []string{"rsh"}, fills: "Agents.Shell", more: []string{"bootstrap-exec", "launcher-exec"}, arity: 1, family: "Hosts", value: "COMMAND",
 			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh; it must not ask for a password", set: setWords("a command and its options; try --rsh \"ssh -o BatchMode=yes\"", func(s *settings) *[]string { return &s.job.Agents.Shell })},
 		{names: []string{"rsh-args"}, arity: 1, family: "Hosts", value: "OPTIONS",
@@ -62,6 +62,14 @@ func hostOptions() []option {
 		{names: []string{"secure"}, arity: 0, family: "Hosts",
 			help: "have ranks of different hosts encrypt what they send to each other (TLS 1.3); ranks that cannot are refused", set: setSwitch(func(s *settings, on bool) { s.job.Network.Secure = on })},
 	}
+}
+
+// byBatchSystems says of each batch system how --launcher reaches hosts by it.
+func byBatchSystems() (text string) {
+	for _, b := range launcher.BatchSystems() {
+		text += fmt.Sprintf("%s: %s, the default in %s; ", b.Launcher, b.Command, b.Allocation)
+	}
+	return text
 }
 
 func setHosts(s *settings, value string) error {

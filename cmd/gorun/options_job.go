@@ -55,9 +55,9 @@ func jobOptions() []option {
 		{names: []string{"initial-errhandler"}, arity: 1, family: "Job", value: "NAME",
 			words: []string{"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
 			help:  "initial error handler of MPI: mpi_errors_are_fatal, _abort, _return (only Open MPI reads it)", set: setErrhandler},
-		{names: []string{"async-progress"}, fills: "AsyncProgress", arity: 1, family: "Job", value: "off|on|auto", words: []string{"off", "on", "auto"},
+		{names: []string{"async-progress"}, fills: "Hosting.AsyncProgress", arity: 1, family: "Job", value: "off|on|auto", words: []string{"off", "on", "auto"},
 			help: "give each rank that is a Go program a thread that moves started operations while it computes; auto: where each has a second CPU (default auto)", set: setAsyncProgress},
-		{names: []string{"offload"}, fills: "Offload", arity: 0, optional: true, number: true, family: "Job", value: "[THREADS]",
+		{names: []string{"offload"}, fills: "Hosting.Offload", arity: 0, optional: true, number: true, family: "Job", value: "[THREADS]",
 			help: "start a daemon of THREADS threads (default 1) on each host, which moves started collectives of registered memory while Go ranks compute", set: setOffload},
 		{names: []string{"memory-alloc-kinds"}, arity: 1, family: "Job", value: "KIND,...",
 			help: "kinds of memory that the program requests from MPI (only Open MPI reads it)", set: setMCAVariable("mpi_memory_alloc_kinds")},
@@ -67,7 +67,7 @@ func jobOptions() []option {
 func setAsyncProgress(s *settings, value string) error {
 	switch value {
 	case "off", "on", "auto":
-		s.job.AsyncProgress = value
+		s.job.Hosting.AsyncProgress = value
 		return nil
 	}
 	return unfit(value, "off, on or auto")
@@ -81,7 +81,7 @@ func setOffload(s *settings, value string) error {
 			return unfit(value, "a number of threads, 1 or more")
 		}
 	}
-	s.job.Offload = n
+	s.job.Hosting.Offload = n
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun-mpi/gorun/launcher"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 )
 
 // line is a command line of gorun's own.
@@ -69,7 +70,7 @@ func TestParse(t *testing.T) {
 		{"--launcher fork", []string{"--launcher", "fork", "-H", "a", "prog"},
 			launcher.Job{Argv: prog, Agents: launcher.Agents{Launcher: "fork"}, Hosts: []launcher.Host{{Name: "a", Slots: 1}}}},
 		{"--emulate", []string{"--emulate", "mlx5_0,mlx5_1", "--emulate=x.y-z,0000:03:00.0", "prog"},
-			launcher.Job{Argv: prog, Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z", "0000:03:00.0"}}},
+			launcher.Job{Argv: prog, Hosting: hosting.Settings{Emulate: []string{"mlx5_0", "mlx5_1", "x.y-z", "0000:03:00.0"}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want.Env == nil {
@@ -127,7 +128,7 @@ func TestParseRefuses(t *testing.T) {
 		{"-H bad slots", []string{"--host", "b:2,a:x", "prog"}, `--host: found "a:x" in "b:2,a:x", expected a number of slots`},
 		{"-H bare IPv6", []string{"-H", "fe80::1", "prog"}, `-H: found "fe80::1" in "fe80::1", expected a number of slots, 1 or more, or *, after the colon (an IPv6 address goes in brackets)`},
 		{"-H bracket", []string{"-H", "[::1]2", "prog"}, `-H: found "[::1]2" in "[::1]2", expected only :SLOTS after the bracket`},
-		{"--launcher rsh", []string{"--launcher", "rsh", "prog"}, `--launcher: found "rsh", expected ssh, slurm, sge or fork`},
+		{"--launcher rsh", []string{"--launcher", "rsh", "prog"}, `--launcher: found "rsh", expected ssh, slurm, sge, fork`},
 		{"--launcher without -H", []string{"--launcher", "fork", "prog"}, "--launcher fork: found no hosts, expected -H"},
 		{"--emulate with nothing", []string{"--emulate", "", "prog"}, `--emulate: found "", expected device names`},
 		{"--emulate with a gap", []string{"--emulate", "a,,b", "prog"}, `--emulate: found "a,,b", expected device names`},

@@ -34,7 +34,7 @@ func TestSlurm(t *testing.T) {
 		{"by ssh", []string{"salloc", "-N2", "-n2", gorun, "-v", "-v", "--launcher", "ssh", "hostname"}, 0, []string{"h2", "command=ssh", "h1"}, "srun"},
 		{"a host outside", []string{"salloc", "-N1", "-w", "h1", gorun, "-H", "h1,h2", "hostname"}, -1, []string{"host h2 of -H or a hostfile is not in the allocation", "--launcher ssh"}, ""},
 		{"outside of an allocation", []string{gorun, "--launcher", "slurm", "-H", "h2", "hostname"}, -1, []string{"SLURM_JOB_ID", "salloc"}, ""},
-		{"no agent there", []string{"salloc", "-N2", gorun, "--launch-agent", "/nowhere/gorun-agent", "hostname"}, -1, []string{"host h2: no agent was started: srun", "/nowhere/gorun-agent", "try srun"}, ""},
+		{"no agent there", []string{"salloc", "-N2", gorun, "--launch-agent", "/nowhere/gorun-agent", "hostname"}, -1, []string{"host h2: ", ": srun", "/nowhere/gorun-agent", "try srun"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := run(t, b, c.argv...)

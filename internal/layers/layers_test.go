@@ -123,7 +123,7 @@ var inner = map[string]string{
 	"rank/internal/topology":     "",
 	"launcher/internal/agent":    "launcher/internal/host launcher/internal/orphan launcher/internal/stdio",
 	"launcher/internal/guard":    "",
-	"launcher/internal/host":     "launcher/internal/guard launcher/internal/orphan launcher/internal/sidecar launcher/internal/stdio",
+	"launcher/internal/host":     "launcher/hosting launcher/internal/guard launcher/internal/orphan launcher/internal/sidecar launcher/internal/stdio",
 	"launcher/internal/hub":      "",
 	"launcher/internal/orphan":   "",
 	"launcher/internal/place":    "",

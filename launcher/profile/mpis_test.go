@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
 	"github.com/gorun-mpi/gorun/launcher"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 	"github.com/gorun-mpi/gorun/launcher/profile"
 )
 
@@ -63,7 +64,7 @@ func compile(tb testing.TB, compiler, source string) (program string) {
 // foreign is a job of a program of another MPI.
 func foreign(dir string, out *bytes.Buffer, argv ...string) launcher.Job {
 	return launcher.Job{NP: 4, Argv: argv, Env: os.Environ(), Stdout: out, Stderr: out, Profile: true, Timeout: testenv.Limit(time.Minute),
-		Helpers: launcher.Helpers{PMIx: filepath.Join(dir, "gorun-pmix"), Profile: filepath.Join(dir, "profile", "libgorun-profile.so")}}
+		Hosting: hosting.Settings{PMIx: filepath.Join(dir, "gorun-pmix"), ProfileLibrary: filepath.Join(dir, "profile", "libgorun-profile.so")}}
 }
 
 // eachMPI runs a test for each of the MPIs for C that are here.

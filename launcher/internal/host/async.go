@@ -25,7 +25,7 @@ type spare struct {
 // spareCPUs picks them for as many ranks as it can. machine is called if there is a need.
 func spareCPUs(spec *Spec, machine func() topo.Machine) *spare {
 	s := &spare{}
-	if spec.Async == "off" || spec.NP == 1 { // the only rank has no thread
+	if spec.Hosting.AsyncProgress == "off" || spec.NP == 1 { // the only rank has no thread
 		return s
 	}
 	var used topo.Set

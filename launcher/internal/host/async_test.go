@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gorun-mpi/gorun/internal/topo"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 )
 
 // Progress threads get cores that no rank and no other job has. The numbers are above
@@ -18,14 +19,14 @@ func TestSpareCPUs(t *testing.T) {
 		return m
 	}
 	bound := func(cpus ...int) *Spec {
-		s := &Spec{Async: "on"}
+		s := &Spec{Hosting: hosting.Settings{AsyncProgress: "on"}}
 		for i, c := range cpus {
 			s.Ranks = append(s.Ranks, RankSpec{Rank: i, CPUs: []int{c}})
 		}
 		return s
 	}
 	off, free, alone, unsaid := bound(9001), bound(9001, 9002), bound(9001), bound(9001, 9003)
-	off.Async, free.Ranks[1].CPUs, alone.NP, unsaid.Async = "off", nil, 1, ""
+	off.Hosting.AsyncProgress, free.Ranks[1].CPUs, alone.NP, unsaid.Hosting.AsyncProgress = "off", nil, 1, ""
 	for _, c := range []struct {
 		name string
 		spec *Spec

@@ -289,7 +289,7 @@ func (h *Host) processEnded(local int) {
 	e.Joined, e.Finalized = h.server.met(local)
 	if e.Finalized && !h.server.dials(local) && how.status == 128+int(unix.SIGPIPE) {
 		e.Text = "ended with status 141 after MPI_Finalize; if it ran a second MPI program there, that one finds its launcher with --pmi-port"
-		if h.spec.PMIFD {
+		if h.spec.Hosting.PMIFD {
 			e.Text = strings.Replace(e.Text, "with --pmi-port", "without --pmi-fd", 1)
 		}
 	}

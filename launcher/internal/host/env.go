@@ -170,17 +170,17 @@ func newEnvironment(spec *Spec, in surroundings) *environment {
 	if in.segment {
 		host = append(host, "GORUN_SEGMENT="+strconv.Itoa(segmentFD))
 	}
-	if len(spec.Emulate) > 0 {
-		host = append(host, "GORUN_EMULATE="+strings.Join(spec.Emulate, ","))
+	if len(spec.Hosting.Emulate) > 0 {
+		host = append(host, "GORUN_EMULATE="+strings.Join(spec.Hosting.Emulate, ","))
 	}
-	if spec.Offload > 0 {
-		host = append(host, "GORUN_OFFLOAD="+strconv.Itoa(spec.Offload))
+	if spec.Hosting.Offload > 0 {
+		host = append(host, "GORUN_OFFLOAD="+strconv.Itoa(spec.Hosting.Offload))
 	}
 	if spec.Secure {
 		host = append(host, "GORUN_SECURE=1")
 	}
-	if spec.Async != "" {
-		host = append(host, asyncVar+"="+spec.Async)
+	if spec.Hosting.AsyncProgress != "" {
+		host = append(host, asyncVar+"="+spec.Hosting.AsyncProgress)
 	}
 	host = append(host, programVars(spec.Apps)...)
 	host = append(host, pmixVars(spec, in.server)...)

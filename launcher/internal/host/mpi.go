@@ -16,13 +16,13 @@ const libraryPath = "LD_LIBRARY_PATH="
 // chooseMPI finds the MPI that Spec.MPI names, for programs of the standard ABI, and gives
 // a directory where the loader finds it by their names for it; "" where none is named.
 func (s *starter) chooseMPI(files []string) (string, error) {
-	if s.spec.MPI == "" {
+	if s.spec.Hosting.MPI == "" {
 		return "", nil
 	}
 	fail := func(err error) (string, error) {
-		return "", &startError{2, "MPI", s.spec.MPI, fmt.Errorf("host %s: %w", s.spec.Host, err)}
+		return "", &startError{2, "Hosting.MPI", s.spec.Hosting.MPI, fmt.Errorf("host %s: %w", s.spec.Host, err)}
 	}
-	library, err := mpilib.Find(s.spec.MPI, s.spec.users())
+	library, err := mpilib.Find(s.spec.Hosting.MPI, s.spec.users())
 	if err != nil {
 		return fail(err)
 	}
@@ -51,7 +51,7 @@ func (s *starter) chooseMPI(files []string) (string, error) {
 		}
 	}
 	if s.cfg.Log != nil && s.cfg.Log.Enabled(s.ctx, slog.LevelInfo) { // it reads all of the file
-		s.logAt(slog.LevelInfo, "--mpi %s: ranks load %s", s.spec.MPI, library.String())
+		s.logAt(slog.LevelInfo, "--mpi %s: ranks load %s", s.spec.Hosting.MPI, library.String())
 	}
 	return dir, nil
 }

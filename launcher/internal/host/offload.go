@@ -84,23 +84,23 @@ const offloadName = "gorun-offload"
 
 // open starts the daemon of --offload, or says why the job has none.
 func (d *daemon) open() error {
-	if d.pidfd = -1; d.spec.Offload == 0 {
+	if d.pidfd = -1; d.spec.Hosting.Offload == 0 {
 		return nil
 	}
-	if err := d.start(d.spec.Offload); err != nil {
+	if err := d.start(d.spec.Hosting.Offload); err != nil {
 		return d.none(err)
 	}
 	return nil
 }
 
 func (d *daemon) none(err error) error {
-	return &startError{1, "Offload", strconv.Itoa(d.spec.Offload), err}
+	return &startError{1, "Hosting.Offload", strconv.Itoa(d.spec.Hosting.Offload), err}
 }
 
 // check refuses more threads than the host has CPUs.
 func (d *daemon) check() error {
 	cpus := cmp.Or(d.cfg.CPUs, topo.CPUs())
-	if d.spec.Offload > cpus {
+	if d.spec.Hosting.Offload > cpus {
 		return d.none(fmt.Errorf("more threads than the %d CPUs of host %s", cpus, d.spec.Host))
 	}
 	return nil
@@ -109,10 +109,10 @@ func (d *daemon) check() error {
 // daemonNumbers is how many numbers of the segment are the daemon's. Where the job wants none, one is kept for ranks
 // that ask for it.
 func (s *Spec) daemonNumbers() int {
-	if n := len(s.Ranks); s.Offload == 0 && n > 1 && n < shm.MaxRanks {
+	if n := len(s.Ranks); s.Hosting.Offload == 0 && n > 1 && n < shm.MaxRanks {
 		return 1
 	}
-	return s.Offload
+	return s.Hosting.Offload
 }
 
 // geometry is the segment's where an address space has such a limit. Ranks map all of it, with the number that is only kept.
@@ -151,7 +151,7 @@ func (d *daemon) start(n int) error {
 	if d.segment.Ranks() < len(d.spec.Ranks)+n {
 		return fmt.Errorf("host %s has %d ranks, expected 2 to %d", d.spec.Host, len(d.spec.Ranks), shm.MaxRanks-n)
 	}
-	program := d.spec.Helpers.Offload
+	program := d.spec.Hosting.OffloadProgram
 	if program == "" {
 		path, err := self.Path()
 		if err != nil {

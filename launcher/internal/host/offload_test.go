@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/proc"
 	"github.com/gorun-mpi/gorun/internal/shm"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 )
 
 // A thread of the daemon hangs when it has used CPU time, or has wanted none, without a beat: time alone says nothing,
@@ -79,7 +80,7 @@ func TestGeometryWithTheNumberOfADaemon(t *testing.T) {
 		{1, 0, 1}, {8, 0, 9}, {8, 2, 10}, {shm.MaxRanks, 0, shm.MaxRanks},
 	} {
 		for _, limit := range []uint64{limit, math.MaxUint64} {
-			if got, want := (&Spec{Ranks: make([]RankSpec, c.ranks), Offload: c.offload}).geometry(limit), shm.DefaultGeometry(c.count, limit); got != want {
+			if got, want := (&Spec{Ranks: make([]RankSpec, c.ranks), Hosting: hosting.Settings{Offload: c.offload}}).geometry(limit), shm.DefaultGeometry(c.count, limit); got != want {
 				t.Errorf("%d ranks and %d threads within %d bytes: got %+v, want %+v", c.ranks, c.offload, limit, got, want)
 			}
 		}

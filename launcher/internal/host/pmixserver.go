@@ -62,11 +62,11 @@ func (x *pmixServer) open() error {
 func (x *pmixServer) listen() error {
 	spec := &x.spec
 	server, err := sidecar.Listen(sidecar.Config{
-		Program:  spec.Helpers.PMIx,
+		Program:  spec.Hosting.PMIx,
 		Env:      func() []string { return append(Scrub(spec.users()), Marker(spec), "PMIX_MCA_gds=hash") },
 		Host:     spec.Host,
 		Dir:      x.dir,
-		Patience: spec.Helpers.PMIxTimeout,
+		Patience: spec.Hosting.PMIxTimeout,
 		Refuse:   refusal(spec),
 		Failed:   func(text string) { x.emit(Event{Kind: Failed, Text: text}) },
 		Ask: func(data []byte) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun-mpi/gorun/internal/pmix/link"
 	"github.com/gorun-mpi/gorun/internal/ports"
+	"github.com/gorun-mpi/gorun/launcher/hosting"
 )
 
 // Window is how much output of each stream may be on its way to the controller.
@@ -52,10 +53,8 @@ type Spec struct {
 	Ranks    []RankSpec // those that run here, in ascending order
 	Apps     []AppSpec  // the programs of the job
 	Mapping  string     // of all ranks, as PMI tells it
-	Emulate  []string
-	Async    string // Job.AsyncProgress
-	Offload  int    // threads of the daemon that steps started collectives; 0: there is none
-	Secure   bool   // ranks that do not encrypt what they send to other hosts are refused
+	Hosting  hosting.Settings
+	Secure   bool // ranks that do not encrypt what they send to other hosts are refused
 	Grace    time.Duration
 	Stdin    Stdin
 	Reader   int // the rank that has it, or EveryRank
@@ -63,9 +62,6 @@ type Spec struct {
 	Sample   time.Duration // how often to tell what the ranks use; 0: never
 	Profile  int           // events of each rank's record of calls that are told; 0: ranks make none
 	Terminal TerminalSpec
-	MPI      string // the library that programs of the standard ABI load, as package mpilib finds it; "": the loader's choice
-	PMIPort  bool   // ranks connect to a port instead of inheriting a socket
-	PMIFD    bool   // none does
 	// Universe is how many ranks the job has room for, as programs that spawn
 	// want to know; 0: unknown.
 	Universe   int
@@ -81,7 +77,6 @@ type Spec struct {
 	PythonAbort bool
 	Hang        time.Duration // after which a job in which nothing moves is told of; 0: never
 	PMIx        *link.Space   // for programs of Open MPI; nil: they are not served
-	Helpers     Helpers
 }
 
 // OutputSpec is how a host reads what ranks write.
@@ -105,14 +100,6 @@ type MasterSpec struct {
 	Address string
 	Port    int
 	Host    int
-}
-
-// Helpers are launcher.Helpers. Without a PMIxTimeout gorun-pmix has the sidecar's default.
-type Helpers struct {
-	PMIx        string
-	PMIxTimeout time.Duration
-	Offload     string
-	Profile     string
 }
 
 // RankSpec is a rank of the host. Its place in Spec.Ranks is its local rank.

@@ -98,7 +98,7 @@ func (h *Host) start() error {
 	s.async.tell(func(format string, args ...any) { h.logAt(slog.LevelInfo, format, args...) })
 	recorder := ""
 	if h.spec.Profile > 0 {
-		recorder, h.records.lacks = findRecorder(h.spec.Helpers.Profile)
+		recorder, h.records.lacks = findRecorder(h.spec.Hosting.ProfileLibrary)
 	}
 	s.null, s.stdin = null, stdin
 	s.env = newEnvironment(&h.spec, surroundings{cpus: h.cfg.CPUs, segment: h.segment.FD() >= 0, dir: h.rankDir, files: h.filesDir,

@@ -197,7 +197,7 @@ func (s *server) chooseDialers(files []string) error {
 		return nil
 	}
 	s.closePort()
-	if s.spec.PMIPort {
+	if s.spec.Hosting.PMIPort {
 		return fmt.Errorf("a port for PMI: %w", err)
 	}
 	// As where the loopback device is down: one program a rank works still.
@@ -209,9 +209,9 @@ func (s *server) chooseDialers(files []string) error {
 // dial decides it for one program.
 func (s *server) dial(app int, file string) bool {
 	switch {
-	case s.spec.PMIFD:
+	case s.spec.Hosting.PMIFD:
 		return false
-	case s.spec.PMIPort:
+	case s.spec.Hosting.PMIPort:
 		return true
 	}
 	return !runsElsewhere(file) && !s.alone[app]
