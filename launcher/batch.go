@@ -23,7 +23,7 @@ type BatchSystem struct {
 	submit    string   // a command that starts gorun in such a job
 
 	start func(job *Job, host string, argv []string) []string // the command that starts another on a host
-	try   func(job *Job, host string, argv []string) []string // the same for a user to type
+	try   func(job *Job, host string, argv []string) string   // the same for a user to type
 
 	ask   func(id string) []string // the command that says what has become of a job; nil: there is none
 	kills []syscall.Signal         // by which it ends what runs there

@@ -59,7 +59,7 @@ func (job *Job) findLauncher() *JobError {
 			return bad("Hosts", strings.TrimPrefix(h.User+"@"+h.Name, "@"), "a remote shell would take it for an option; want the name of a host")
 		}
 		if len(job.Agents.Command) == 0 {
-			return bad("Hosts", h.Name, "it is not this machine (%s), and Agent, the program that runs the ranks there, is not set", self.Name)
+			return bad("Hosts", h.Name, "it is not this machine (%s), and Agents.Command, the program that runs the ranks there, is not set", self.Name)
 		}
 		job.Agents.Launcher = remote
 	}
@@ -89,7 +89,7 @@ func (job *Job) sendDir() {
 	}
 }
 
-// NeedsAgent tells whether a job cannot run without Agent: with the launcher fork, and
+// NeedsAgent tells whether a job cannot run without Agents.Command: with the launcher fork, and
 // where a host is another machine.
 func (job *Job) NeedsAgent() bool {
 	return job.Agents.Launcher == launcherFork || len(job.OtherMachines()) > 0
@@ -222,7 +222,7 @@ func (job *Job) tryAgent(host string) string {
 		check = []string{"true"}
 	}
 	if b := job.launchedBy(); b != nil {
-		return strings.Join(b.try(job, host, check), " ")
+		return b.try(job, host, check)
 	}
 	shell := job.Agents.Shell
 	if len(shell) == 0 {

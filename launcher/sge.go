@@ -12,8 +12,8 @@ var gridengine = BatchSystem{
 	start: func(job *Job, host string, argv []string) []string {
 		return append(job.qrsh(host), "exec "+quote(argv))
 	},
-	try: func(job *Job, host string, argv []string) []string {
-		return slices.Concat(job.qrsh(host), argv[:len(argv)-1], []string{argv[len(argv)-1] + ", or --launcher ssh"})
+	try: func(job *Job, host string, argv []string) string {
+		return strings.Join(append(job.qrsh(host), argv...), " ") + ", or --launcher ssh"
 	},
 	ask: func(string) []string { return []string{"qstat"} },
 	// Jobs of qsub -notify are told of their end by SIGUSR2, of a limit by SIGUSR1.

@@ -13,8 +13,8 @@ var slurm = BatchSystem{
 	Launcher: "slurm", Command: "srun", Allocation: "an allocation of Slurm",
 	variables: []string{"SLURM_JOB_ID"}, submit: "salloc --nodes=2 gorun ./program",
 	start: func(job *Job, host string, argv []string) []string { return slices.Concat(job.srun(host), argv) },
-	try: func(job *Job, host string, argv []string) []string {
-		return slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.Agents.ShellArgs, []string{"--nodelist=" + host}, argv)
+	try: func(job *Job, host string, argv []string) string {
+		return strings.Join(slices.Concat([]string{"srun", "--overlap", "--nodes=1", "--ntasks=1"}, job.Agents.ShellArgs, []string{"--nodelist=" + host}, argv), " ")
 	},
 	ask: func(id string) []string {
 		return []string{"squeue", "--noheader", "--states=all", "--jobs=" + id, "--format=%T %r"}
