@@ -48,7 +48,7 @@ func endOptions() []option {
 			help: "wait TIME before the first restart (default 1s); each later wait is twice as long, up to a minute", set: setTime("--restart-delay 5 or --restart-delay 500ms", func(s *settings) *time.Duration { return &s.job.Restarts.Pause })},
 		{names: []string{"agent-timeout"}, fills: "Agents.Timeout", arity: 1, family: "Failures", value: "TIME",
 			help: "consider a host lost when its agent has not answered for TIME (default 4s); on another machine the agent then ends its ranks", set: setTime("--agent-timeout 60 or --agent-timeout 5m", func(s *settings) *time.Duration { return &s.job.Agents.Timeout })},
-		{names: []string{"pmix-timeout"}, arity: 1, family: "Failures", value: "TIME",
+		{names: []string{"pmix-timeout"}, fills: "Hosting.PMIxTimeout", arity: 1, family: "Failures", value: "TIME",
 			help: "consider gorun-pmix failed when it has not answered for TIME (default 20s; ten times that while it uses CPU)", set: setTime("--pmix-timeout 60 or --pmix-timeout 5m", func(s *settings) *time.Duration { return &s.job.Hosting.PMIxTimeout })},
 		{names: []string{"print-all-exitcodes"}, family: "Failures",
 			help: "print the exit statuses of all ranks at the end", set: setSwitch(func(s *settings, on bool) { s.ends.everyStatus = on })},

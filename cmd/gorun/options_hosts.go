@@ -45,7 +45,7 @@ func hostOptions() []option {
 			help: "reach other hosts by COMMAND HOST 'exec gorun-agent' instead of ssh; it must not ask for a password", set: setWords("a command and its options; try --rsh \"ssh -o BatchMode=yes\"", func(s *settings) *[]string { return &s.job.Agents.Shell })},
 		{names: []string{"rsh-args"}, arity: 1, family: "Hosts", value: "OPTIONS",
 			help: "more options for ssh, srun, or --rsh's command, such as \"-o ConnectionAttempts=10\"", set: setWords("options; try --rsh-args \"-o ConnectionAttempts=10\"", func(s *settings) *[]string { return &s.job.Agents.ShellArgs })},
-		{names: []string{"launch-fanout"}, arity: 1, family: "Hosts", value: "N",
+		{names: []string{"launch-fanout"}, fills: "Agents.AtOnce", arity: 1, family: "Hosts", value: "N",
 			help: "have at most N ssh or srun on their way to hosts at a time (default 32)", set: setFanout},
 		{names: []string{"launch-tree"}, arity: 1, family: "Hosts", value: "N",
 			help: "from N other hosts on have ssh reach some of them, and the others from those (default 65; 0: never)", set: setTree},
