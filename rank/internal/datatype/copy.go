@@ -61,7 +61,7 @@ func (n *node) move(packed, mem []byte, base, from int, pack bool) {
 		n.movePart(tail, mem, base+whole*n.stride, 0, pack)
 	}
 	if n.parts == nil {
-		moveRuns(packed, n.step, mem, base, n.stride, n.step, whole, pack)
+		n.moveRuns(packed, mem, base, n.step, whole, pack)
 		return
 	}
 	for whole > 0 {
@@ -101,7 +101,7 @@ func (n *node) moveSteps(packed, mem []byte, base, steps int, pack bool) {
 		p := &n.parts[i]
 		if p.parts == nil && p.count <= steps {
 			for j := range p.count {
-				moveRuns(packed[at+j*p.step:], n.step, mem, base+p.off+j*p.stride, n.stride, p.step, steps, pack)
+				n.moveRuns(packed[at+j*p.step:], mem, base+p.off+j*p.stride, p.step, steps, pack)
 			}
 		} else {
 			for s := range steps {
@@ -121,20 +121,26 @@ func copyRun(packed, run []byte, pack bool) {
 	}
 }
 
-// moveRuns copies count runs of n bytes. In packed they are every bytes apart, in
-// mem stride, the first at mem[at:].
-func moveRuns(packed []byte, every int, mem []byte, at, stride, n, count int, pack bool) {
-	if pack {
-		moveStrided(packed, 0, every, mem, at, stride, n, count)
-	} else {
-		moveStrided(mem, at, stride, packed, 0, every, n, count)
+// moveRuns copies a run of some bytes of each of count steps. In packed they are a step apart, in
+// mem a stride, the first at mem[at:].
+func (n *node) moveRuns(packed, mem []byte, at, some, count int, pack bool) {
+	switch {
+	case count == 0:
+	case n.stride < 0:
+		for i := range count {
+			copyRun(packed[i*n.step:][:some], mem[at+i*n.stride:][:some], pack)
+		}
+	case pack:
+		moveStrided(packed, n.step, mem[at:], n.stride, some, count)
+	default:
+		moveStrided(mem[at:], n.stride, packed, n.step, some, count)
 	}
 }
 
-// moveStrided copies count runs of n bytes, which are srcStep apart in src from src[from:]
-// on and dstStep in dst from dst[to:] on. For the lengths of numbers it is a loop of loads
-// and stores: a call of copy takes several times as long.
-func moveStrided(dst []byte, to, dstStep int, src []byte, from, srcStep, n, count int) {
+// moveStrided copies count runs of n bytes, which are srcStep apart in src and dstStep in dst. For the
+// lengths of numbers it is a loop of loads and stores: a call of copy takes several times as long.
+func moveStrided(dst []byte, dstStep int, src []byte, srcStep, n, count int) {
+	var to, from int
 	switch n {
 	case 1:
 		for range count {
