@@ -22,7 +22,7 @@ type BatchSystem struct {
 	variables []string // that its jobs have, the job's number first
 	submit    string   // a command that starts gorun in such a job
 
-	start func(job *Job, host string, argv []string) []string // the command that starts another on a host
+	start func(job *Job, host string, argv []string) []string // the command that starts another on a host; argv is quoted where a shell reads it
 	try   func(job *Job, host string, argv []string) string   // the same for a user to type
 
 	ask   func(id string) []string // the command that says what has become of a job; nil: there is none
