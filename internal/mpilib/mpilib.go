@@ -181,8 +181,8 @@ func Find(name string, environ []string) (Library, error) {
 func at(path string) (Library, error) {
 	info, err := os.Stat(path)
 	switch {
-	case err != nil:
-		return Library{}, reason(err)
+	case err != nil: // a user may have written the path in a shorter way
+		return Library{}, fmt.Errorf("%s: %w", path, reason(err))
 	case info.IsDir():
 		path = filepath.Join(path, Standard)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

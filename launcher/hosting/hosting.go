@@ -31,7 +31,7 @@ type Settings struct {
 	Emulate []string
 	// AsyncProgress says whether ranks that are Go programs have a progress thread, which moves started
 	// operations while the program computes: off, on, or auto, which is on where each rank has two CPUs
-	// or is bound and a core is spare. Empty: what Env says, else auto.
+	// or is bound and a core is spare. Empty: what the environment of the ranks says, else auto.
 	AsyncProgress string
 	// Offload is the number of threads of a daemon on each host that is started before the ranks and
 	// steps their started collectives, of 256 KiB and more in registered memory, while the ranks that
