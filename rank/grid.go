@@ -2,9 +2,9 @@ package rank
 
 import "context"
 
-// A Grid is a communicator whose ranks form a grid, with this rank's position and neighbours.
+// A Grid tells where this rank is among ranks that form a grid, and who its neighbours are.
 type Grid struct {
-	*Comm
+	Comm   *Comm // of the ranks of the grid
 	Dims   []int // ranks in each dimension
 	Coords []int // of this rank
 	// Below and Above are the neighbours in each dimension, with the next smaller and the next
@@ -27,12 +27,12 @@ func NewGrid(ctx context.Context, c *Comm, dims []int, periods []bool) (*Grid, e
 	if g.Comm, err = c.CartCreate(ctx, g.Dims, periods, false); err != nil {
 		return nil, err
 	}
-	if _, _, g.Coords, err = g.CartGet(); err != nil {
+	if _, _, g.Coords, err = g.Comm.CartGet(); err != nil {
 		return nil, err
 	}
 	g.Below, g.Above = make([]int, len(dims)), make([]int, len(dims))
 	for dim := range dims {
-		if g.Below[dim], g.Above[dim], err = g.CartShift(dim, 1); err != nil {
+		if g.Below[dim], g.Above[dim], err = g.Comm.CartShift(dim, 1); err != nil {
 			return nil, err
 		}
 	}

@@ -53,7 +53,7 @@ func heat(ctx context.Context, c *rank.Comm, n, steps int) (float64, error) {
 			{at(1, 1, column), at(1, columns+1, column), g.Below[1], g.Above[1]},
 			{at(1, columns, column), at(1, 0, column), g.Above[1], g.Below[1]},
 		} {
-			if _, err := g.Sendrecv(ctx, x.send, x.to, 0, x.recv, x.from, 0); err != nil {
+			if _, err := g.Comm.Sendrecv(ctx, x.send, x.to, 0, x.recv, x.from, 0); err != nil {
 				return 0, err
 			}
 		}
