@@ -39,14 +39,15 @@ type Client struct {
 	valMax int
 	ext    bool // the server knows gorun_allgather
 
-	call sync.Mutex // held during a call; guards everything below
-	in   []byte     // received and not used yet: buf[r:w]
-	r, w int
-	err  error                                  // what made the connection unusable
-	fenc uint64                                 // AllGather's epoch: part of its keys
-	idle func() (next time.Duration, err error) // of BarrierServing
-	soon bool                                   // the answer is worth staying awake for
-	owed bool                                   // the answers to the greeting are still to be read
+	call    sync.Mutex // held during a call; guards everything below
+	in      []byte     // received and not used yet: buf[r:w]
+	r, w    int
+	err     error                                  // what made the connection unusable
+	fenc    uint64                                 // AllGather's epoch: part of its keys
+	idle    func() (next time.Duration, err error) // of BarrierServing
+	soon    bool                                   // the answer is worth staying awake for
+	owed    bool                                   // the answers to the greeting are still to be read
+	watched bool                                   // by watch
 
 	write sync.Mutex // held during a write; taken after call; guards what follows
 	held  string     // the greeting, until the first request goes with it
@@ -375,17 +376,20 @@ func (c *Client) askBytes(ctx context.Context, request []byte, answer string) (M
 }
 
 // watch makes I/O fail once ctx ends, until stop is called; after that it works
-// again.
+// again. A request that asks another one on its way, for the greeting, goes on
+// watching: what the inner one took back would be the outer one's end.
 func (c *Client) watch(ctx context.Context) (stop func()) {
-	if ctx.Done() == nil {
+	if ctx.Done() == nil || c.watched {
 		return func() {}
 	}
+	c.watched = true
 	fired := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
 		_ = c.conn.SetDeadline(time.Unix(1, 0))
 		close(fired)
 	})
 	return func() {
+		c.watched = false
 		if !unhook() {
 			<-fired
 			_ = c.conn.SetDeadline(time.Time{})

@@ -219,6 +219,41 @@ func TestUnfinishedCallEndsClient(t *testing.T) {
 	}
 }
 
+// A hooked context counts who waits for its end at a time.
+type hooked struct {
+	context.Context
+	done      chan struct{}
+	now, most int
+}
+
+func (h *hooked) Done() <-chan struct{} { return h.done }
+
+func (h *hooked) AfterFunc(func()) (stop func() bool) {
+	h.now++
+	h.most = max(h.most, h.now)
+	return func() bool {
+		h.now--
+		return true
+	}
+}
+
+// The first request, which reads the greeting's answers on its way, watches its context once: an end in the middle
+// of the greeting was taken back with the greeting, and the request then waited for ever.
+func TestContextEndsDuringGreeting(t *testing.T) {
+	testenv.NoLeaks(t)
+	c, err := Dial(scripted(t, answers("barrier_in", "cmd=barrier_out\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := &hooked{Context: context.Background(), done: make(chan struct{})}
+	if err := c.Barrier(ctx); err != nil || ctx.most != 1 || ctx.now != 0 {
+		t.Errorf("got %v; %d hooks at a time, %d left", err, ctx.most, ctx.now)
+	}
+	if err := c.Finalize(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A context that has ended before a call leaves the client as it was.
 func TestEndedContextLeavesClient(t *testing.T) {
 	testenv.NoLeaks(t)

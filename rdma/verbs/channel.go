@@ -78,7 +78,9 @@ func (ch *channel) Get(ctx context.Context) (rdma.CQ, error) {
 				if err := ch.file.SetReadDeadline(time.Time{}); err != nil {
 					return nil, ch.closed()
 				}
-				continue
+				if ctx.Err() == nil { // else this Get's may have gone with it
+					continue
+				}
 			}
 			return nil, context.Cause(ctx)
 		case err != nil:

@@ -329,8 +329,7 @@ func (m *Meeting) AllGather(ctx context.Context, card []byte) ([][]byte, error) 
 		}
 	})
 	all, err := m.gather(card)
-	stop()
-	if err == nil {
+	if stop() && err == nil { // a limit that came later would be the next call's
 		return all, nil
 	}
 	if ctx.Err() != nil {
