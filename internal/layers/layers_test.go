@@ -61,7 +61,7 @@ var layers = []layer{
 	{"rdma/soft", "the software device", "rdma internal/arch internal/ports internal/proc internal/shm"},
 	{"rdma/soft/softtls", "TLS 1.3 for its connections between hosts", "rdma/soft internal/tlskey"},
 	{"rdma/verbs", "the devices of libibverbs, found at run time (cgo)", "rdma"},
-	{"rdma/dropin", "a libibverbs.so.1 with software devices: shim and loader (C), library (cgo) of handles over rdma/soft, meet: how processes of a user find each other", "rdma rdma/soft internal/proc internal/shm"},
+	{"rdma/dropin", "a libibverbs.so.1 with software devices and a librdmacm.so.1 over it: shim, cm and loader (C), library (cgo) of handles over rdma/soft, meet: how processes of a user find each other", "rdma rdma/soft internal/proc internal/shm"},
 	{"abi", "a libmpi_abi.so.1 on package rank, for C programs: tables of the standard ABI, the C side (generated but for a few functions), library (cgo) of handles and conversions; mpich: the same functions for programs of MPICH's ABI (C, generated); profile: what programs of any MPI load to record their calls (C)", "rank"},
 	{"rdma/comch", "a message channel between two programs: rings within a host, TLS between hosts", "internal/arch internal/pack internal/shm internal/tlskey internal/wait"},
 	{"rdma/dpa", "device threads that run kernels, post and poll: DOCA's DPA", "rdma internal/arch internal/sendq internal/topo internal/wait"},

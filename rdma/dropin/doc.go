@@ -1,7 +1,8 @@
-// Package dropin holds the tests of a libibverbs.so.1 that has software devices, so that any verbs program
-// runs without hardware: cmd/gorun-verbs puts it in front of the system's.
+// Package dropin holds the tests of a libibverbs.so.1 that has software devices, and of a librdmacm.so.1 over it, so that
+// any verbs program runs without hardware: cmd/gorun-verbs puts them in front of the system's.
 //
 //	shim/      libibverbs.so.1, in C: objects as libibverbs lays them out, its functions, an empty poll
+//	cm/        librdmacm.so.1, in C: connections over sockets of the machine; of libibverbs it uses what programs do
 //	library/   libgorun-verbs.so, in Go: handles and conversions over package soft; no type of libibverbs
 //	meet/      how processes of one user find each other
 //

@@ -8,50 +8,69 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun-mpi/gorun/internal/testenv"
+	"github.com/gorun-mpi/gorun/internal/testenv/abicheck"
 )
 
-// The C programs of testdata hold the shim to what libibverbs does with objects that are destroyed twice, in use or foreign, and the
-// loader to what it promises of signals and forks. They use abi.h, as the shim does, and print what differs.
+// The C programs of testdata hold the shim to what libibverbs does with objects that are destroyed twice, in use or foreign, the
+// loader to what it promises of signals and forks, and librdmacm to its events. They use abi.h and cma.h, as the libraries do,
+// and print what differs.
 func TestProgramsOfC(t *testing.T) {
 	dir := build(t)
-	for _, name := range []string{"misuse", "process"} {
+	for name, says := range map[string]string{"misuse": "", "process": "",
+		"connect": "gorun-verbs: 192.0.2.1 is no address of this machine: programs on software devices reach each other on one machine\n"} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), name)
-			cc := exec.Command(testenv.Need(t, "gcc"), "-Wall", "-Wextra", "-pthread", "-o", out, filepath.Join("testdata", name+".c"), filepath.Join(dir, "verbs", "libibverbs.so.1"))
+			cc := exec.Command(testenv.Need(t, "gcc"), "-Wall", "-Wextra", "-pthread", "-o", out, filepath.Join("testdata", name+".c"),
+				filepath.Join(dir, "verbs", "librdmacm.so.1"), filepath.Join(dir, "verbs", "libibverbs.so.1"))
 			if said, err := cc.CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, said)
 			}
-			cmd := exec.Command(filepath.Join(dir, "gorun-verbs"), "--fabric", fabric(t), out)
+			cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), filepath.Join(dir, "gorun-verbs"), "--fabric", fabric(t), out)
 			cmd.Env = append(os.Environ(), "GODEBUG=")
-			if said, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(said)) != "all is well" {
+			if said, err := cmd.CombinedOutput(); err != nil || string(said) != says+"all is well\n" {
 				t.Errorf("%v\n%s", err, said)
 			}
 		})
 	}
 }
 
-// The library exports what its table says, and two functions of the C library.
+// The libraries export what their tables say, and libibverbs two functions of the C library.
 func TestExports(t *testing.T) {
 	testenv.Part(t, testenv.Tools)
-	out, err := exec.Command(testenv.Need(t, "nm"), "-D", "--defined-only", filepath.Join(build(t), "verbs", "libibverbs.so.1")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]bool{"sigaction": true, "signal": true}
-	for _, s := range symbols(t) {
-		want[s.name+"@@"+s.node] = true
-	}
-	for line := range strings.Lines(string(out)) {
-		f := strings.Fields(line)
-		name := f[len(f)-1]
-		if !want[name] && f[len(f)-2] != "A" {
-			t.Errorf("exports %s, which the table does not have", name)
+	for dir, library := range libraries {
+		out, err := exec.Command(testenv.Need(t, "nm"), "-D", "--defined-only", filepath.Join(build(t), "verbs", library+".so.1")).Output()
+		if err != nil {
+			t.Fatal(err)
 		}
-		delete(want, name)
+		want := map[string]bool{}
+		if dir == "shim" {
+			want["sigaction"], want["signal"] = true, true
+		}
+		for _, s := range symbols(t, dir) {
+			want[s.name+"@@"+s.node] = true
+		}
+		for line := range strings.Lines(string(out)) {
+			f := strings.Fields(line)
+			name := f[len(f)-1]
+			if !want[name] && f[len(f)-2] != "A" {
+				t.Errorf("%s exports %s, which its table does not have", library, name)
+			}
+			delete(want, name)
+		}
+		for name := range want {
+			t.Errorf("%s does not export %s", library, name)
+		}
 	}
-	for name := range want {
-		t.Errorf("does not export %s", name)
+}
+
+// TestConnectionDeclarations holds cma.h to the header of librdmacm. Sources with functions that take an enumeration there and an
+// int here do not compile with it.
+func TestConnectionDeclarations(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
+	for _, dir := range abicheck.Installed(t, "rdma/rdma_cma.h", "GORUN_TEST_RDMACM_HEADERS", "librdmacm-dev", "/usr/include") {
+		abicheck.Run(t, abicheck.Header{Own: "cm/cma.h", Sources: []string{"cm/channel.c", "cm/pair.c"}, Flags: []string{"-I" + dir, "-Wno-enum-compare"}})
 	}
 }

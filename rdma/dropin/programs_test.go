@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +35,7 @@ func build(t testing.TB) string {
 	t.Helper()
 	testenv.Need(t, "gcc")
 	// go test looks for changes in what a test opens, and not in what a command that it runs does.
-	for _, dir := range []string{"library", "meet", "shim", "../../internal/cgoloader"} {
+	for _, dir := range []string{"library", "meet", "shim", "cm", "../../internal/cgoloader"} {
 		_, _ = os.ReadDir(dir)
 	}
 	return built.In(t, func(dir string) error {
@@ -66,7 +68,9 @@ func TestConformance(t *testing.T) {
 
 // fabric is one that no other test is in.
 func fabric(t testing.TB) string {
-	return fmt.Sprintf("%.20s-%d", strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()[max(0, len(t.Name())-20):]), os.Getpid())
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(t.Name())) // cannot fail
+	return fmt.Sprintf("test-%x-%d", h.Sum32(), os.Getpid())
 }
 
 // program is a command under gorun-verbs, as user uid.
@@ -75,7 +79,7 @@ func program(ctx context.Context, t testing.TB, uid int, words ...string) (*exec
 	testenv.Need(t, words[0])
 	cmd := exec.CommandContext(ctx, filepath.Join(build(t), "gorun-verbs"), append([]string{"--fabric", fabric(t)}, words...)...)
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, "/"
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &out, &out, "/", 10*time.Second // what fio has forked lives on without it
 	if uid != os.Geteuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	}
@@ -107,7 +111,7 @@ func TestDevicesAreListed(t *testing.T) {
 	}
 }
 
-// pairs are programs that run as a server and a client.
+// pairs are programs that run as a server and, with its address, as a client.
 var pairs = []string{
 	"ibv_rc_pingpong", "ibv_rc_pingpong -e", "ibv_rc_pingpong -g 0", "ibv_rc_pingpong -t", "ibv_rc_pingpong -o -c", "ibv_rc_pingpong -N -e",
 	"ibv_uc_pingpong", "ibv_uc_pingpong -e", "ibv_ud_pingpong", "ibv_ud_pingpong -e", "ibv_srq_pingpong", "ibv_srq_pingpong -e",
@@ -115,6 +119,24 @@ var pairs = []string{
 	"ib_write_lat -n 200", "ib_write_lat -c UC -n 200", "ib_write_bw -n 200", "ib_write_bw -q 16 -n 200", "ib_write_bw -b -n 200",
 	"ib_send_lat -n 200", "ib_send_lat -c UD -n 200", "ib_send_lat -e -n 50", "ib_send_bw -r 64 -n 200", "ib_read_lat -n 200", "ib_read_bw -n 200",
 	"ib_atomic_lat -n 200", "ib_atomic_bw -n 200", "ib_write_lat --odp -n 200", "ib_write_lat -S 0 -I 0 -n 200",
+	"ib_write_lat -R -n 200", "ib_write_bw -R -q 4 -n 200", "ib_send_lat -R -e -n 50", "ib_send_bw -R -c UD -n 200", "ib_read_bw -R -n 200",
+}
+
+// others have other words for a client.
+var others = []struct{ server, client string }{
+	{"rping -s -C 20 -p PORT", "rping -c -a 127.0.0.1 -C 20 -V -p PORT"},
+	{"rping -s -q -a :: -C 5 -p PORT", "rping -c -a ::1 -C 5 -V -p PORT"},
+	{"ucmatose -c 20 -C 10 -p PORT", "ucmatose -s 127.0.0.1 -c 20 -C 10 -p PORT"},
+	{"udaddy", "udaddy -s 127.0.0.1"},
+	{"rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT"},
+	{"rdma_xserver -p PORT", "rdma_xclient -s 127.0.0.1 -p PORT"},
+	{"rdma_xserver -c x -p PORT", "rdma_xclient -c x -s 127.0.0.1 -p PORT"},
+	{"qperf -lp PORT", "qperf 127.0.0.1 -lp PORT -cm1 -t 1 rc_rdma_write_lat quit"},
+	{"fi_pingpong -p verbs -e msg -c -I 100 -B PORT", "fi_pingpong -p verbs -e msg -c -I 100 -P PORT 127.0.0.1"},
+	{"fi_pingpong -p verbs -e dgram -c -I 100 -B PORT", "fi_pingpong -p verbs -e dgram -c -I 100 -P PORT 127.0.0.1"},
+	{"fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 100 -B PORT", "fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 100 -P PORT 127.0.0.1"},
+	{"fio --ioengine=rdma --name=a --port=PORT --bs=64k --size=4m --rw=read --iodepth=4", "fio --ioengine=rdma --name=b --port=PORT --hostname=127.0.0.1 --verb=write --bs=64k --size=4m --rw=write --iodepth=4"},
+	{"fio --ioengine=rdma --thread --name=a --port=PORT --bs=64k --size=4m --rw=read", "fio --ioengine=rdma --thread --name=b --port=PORT --hostname=127.0.0.1 --verb=write --bs=64k --size=4m --rw=write"},
 }
 
 func TestPairs(t *testing.T) {
@@ -123,18 +145,23 @@ func TestPairs(t *testing.T) {
 	forget := func() { _ = os.Remove("/tmp/xrc_domain") }
 	forget()
 	t.Cleanup(forget)
+	rows := slices.Clone(others)
+	for _, words := range pairs {
+		rows = append(rows, struct{ server, client string }{words + " -p PORT", words + " -p PORT 127.0.0.1"})
+	}
 	for _, uid := range users() {
-		for _, words := range pairs {
-			t.Run(fmt.Sprintf("%s as %d", words, uid), func(t *testing.T) {
+		for _, row := range rows {
+			t.Run(fmt.Sprintf("%s as %d", strings.TrimSuffix(row.server, " -p PORT"), uid), func(t *testing.T) {
 				testenv.NoLeaks(t)
 				ctx := testenv.Deadline(t, time.Minute)
-				args := append(strings.Fields(words), "-p", freePort(t))
-				server, said := program(ctx, t, uid, args...)
+				port := freePort(t)
+				words := func(s string) []string { return strings.Fields(strings.ReplaceAll(s, "PORT", port)) }
+				server, said := program(ctx, t, uid, words(row.server)...)
 				if err := server.Start(); err != nil {
 					t.Fatal(err)
 				}
-				listens(t, args[len(args)-1])
-				client, answered := program(ctx, t, uid, append(args, "127.0.0.1")...)
+				listens(t, port)
+				client, answered := program(ctx, t, uid, words(row.client)...)
 				if err := client.Run(); err != nil {
 					t.Errorf("client: %v\n%s", err, answered)
 					_ = server.Process.Kill()
@@ -163,12 +190,15 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// listens waits until a process listens at the port, without a connection to it, which would be the client's.
+// listens waits until a process listens at the port of TCP, or by librdmacm, without a connection to it, which would be the client's.
 func listens(t testing.TB, port string) {
 	t.Helper()
 	var n int
 	fmt.Sscan(port, &n)
 	testenv.Await(t, 30*time.Second, "a server at port "+port, func() bool {
+		if strings.Contains(names(t), "/"+fabric(t)+"/cm/") {
+			return true
+		}
 		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 			text, err := os.ReadFile(file)
 			for line := range strings.Lines(string(text)) {

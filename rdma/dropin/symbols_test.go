@@ -12,14 +12,17 @@ import (
 	"github.com/gorun-mpi/gorun/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write shim/libibverbs.map and shim/symbols.c anew")
+var update = flag.Bool("update", false, "write the maps and symbols.c of shim and cm anew")
 
-// A symbol is a row of shim/symbols.txt.
+// libraries are those in C, by their directories.
+var libraries = map[string]string{"shim": "libibverbs", "cm": "librdmacm"}
+
+// A symbol is a row of a library's symbols.txt.
 type symbol struct{ node, name, kind string }
 
-func symbols(t testing.TB) (list []symbol) {
+func symbols(t testing.TB, dir string) (list []symbol) {
 	t.Helper()
-	text, err := os.ReadFile("shim/symbols.txt")
+	text, err := os.ReadFile(dir + "/symbols.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,23 +31,23 @@ func symbols(t testing.TB) (list []symbol) {
 			list = append(list, symbol{f[0], f[1], strings.Join(f[2:], " ")})
 		}
 	}
-	if len(list) < 100 {
+	if len(list) < 60 {
 		t.Fatalf("found %d symbols", len(list))
 	}
 	return list
 }
 
-// defined are the functions that the shim's own sources define.
-func defined(t testing.TB) map[string]bool {
+// defined are the functions that the library's own sources define.
+func defined(t testing.TB, dir string) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("shim/*.c")
+	files, err := filepath.Glob(dir + "/*.c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^[a-z][\w \*]*[ \*](\w+)\([^;]*?\) ?\{`)
 	for _, f := range files {
-		if f == "shim/symbols.c" {
+		if filepath.Base(f) == "symbols.c" {
 			continue
 		}
 		text, err := os.ReadFile(f)
@@ -58,23 +61,42 @@ func defined(t testing.TB) map[string]bool {
 	return names
 }
 
-// TestSymbols holds the map and the functions that are absent to the table.
+// TestSymbols holds each library's map and the functions that are absent to its table.
 func TestSymbols(t *testing.T) {
+	const command = "go test ./rdma/dropin -run TestSymbols -update"
+	for dir, library := range libraries {
+		versions, absent := made(t, dir)
+		testenv.File(t, dir+"/"+library+".map", versions, command, *update)
+		testenv.File(t, dir+"/symbols.c", absent, command, *update)
+	}
+}
+
+// made has the map of a library's table, and the functions that no file of its directory defines.
+func made(t testing.TB, dir string) (string, string) {
 	const head = "Made of symbols.txt: go test ./rdma/dropin -run TestSymbols -update"
 	var versions, absent strings.Builder
 	fmt.Fprintf(&versions, "/* %s */\n", head)
 	fmt.Fprintf(&absent, "// %s\n#include <errno.h>\n#include <stdbool.h>\n#include <stddef.h>\n\n", head)
-	absent.WriteString("#define FAILS(name) int name(void); int name(void) { return errno = EOPNOTSUPP; }\n" +
+	fails := "int name(void); int name(void) { return errno = EOPNOTSUPP; }"
+	if dir == "cm" { // librdmacm's give -1, some as a long
+		fails = "long name(void); long name(void) { errno = EOPNOTSUPP; return -1; }"
+	}
+	absent.WriteString("#define FAILS(name) " + fails + "\n" +
 		"#define GIVES_NULL(name) void *name(void); void *name(void) { errno = EOPNOTSUPP; return NULL; }\n" +
 		"#define DOES_NOTHING(name) void name(void); void name(void) {}\n\n")
 	macro := map[string]string{"": "FAILS(%s)\n", "null": "GIVES_NULL(%s)\n", "void": "DOES_NOTHING(%s)\n", "data": "bool %s;\n"}
-	have, last := defined(t), ""
-	for _, s := range symbols(t) {
+	have, last, parent := defined(t, dir), "", ""
+	for _, s := range symbols(t, dir) {
 		if s.node != last {
 			if last != "" {
-				fmt.Fprintf(&versions, "}%s;\n", parent(last))
+				fmt.Fprintf(&versions, "}%s;\n", parent)
 			}
 			fmt.Fprintf(&versions, "%s {\n\tglobal:\n", s.node)
+			// Each node of a family has all that the one before it has.
+			parent = ""
+			if family, _, _ := strings.Cut(s.node, "."); strings.HasPrefix(last, family+".") {
+				parent = " " + last
+			}
 			last = s.node
 		}
 		fmt.Fprintf(&versions, "\t\t%s;\n", s.name)
@@ -82,20 +104,6 @@ func TestSymbols(t *testing.T) {
 			fmt.Fprintf(&absent, macro[s.kind], s.name)
 		}
 	}
-	fmt.Fprintf(&versions, "}%s;\n", parent(last))
-	const command = "go test ./rdma/dropin -run TestSymbols -update"
-	testenv.File(t, "shim/libibverbs.map", versions.String(), command, *update)
-	testenv.File(t, "shim/symbols.c", absent.String(), command, *update)
-}
-
-// parent is the node before one: each has all that the one before it has.
-func parent(node string) string {
-	var minor int
-	if _, err := fmt.Sscanf(node, "IBVERBS_1.%d", &minor); err != nil || minor == 0 {
-		return ""
-	}
-	if minor == 5 {
-		minor = 2 // there are no nodes in between
-	}
-	return fmt.Sprintf(" IBVERBS_1.%d", minor-1)
+	fmt.Fprintf(&versions, "}%s;\n", parent)
+	return versions.String(), absent.String()
 }

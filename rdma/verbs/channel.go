@@ -74,13 +74,11 @@ func (ch *channel) Get(ctx context.Context) (rdma.CQ, error) {
 		})
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if ctx.Err() == nil { // that of an earlier Get came late
-				if err := ch.file.SetReadDeadline(time.Time{}); err != nil {
-					return nil, ch.closed()
-				}
-				if ctx.Err() == nil { // else this Get's may have gone with it
-					continue
-				}
+			if ctx.Err() == nil && ch.file.SetReadDeadline(time.Time{}) != nil { // that of an earlier Get came late
+				return nil, ch.closed()
+			}
+			if ctx.Err() == nil { // else this Get's may have gone with that
+				continue
 			}
 			return nil, context.Cause(ctx)
 		case err != nil:

@@ -369,6 +369,7 @@ int close_xrcd(struct ibv_xrcd *xrcd) {
 // ---- queue pairs ----
 
 #define SEND_OPS 0x3ffu // all but TSO and what came later
+#define LEAST_INLINE 44u // in the smallest request of mlx5, and programs rely on some: rdma_xclient asks for none and sends 16
 
 // handle_of is the handle of an object that may be left out: 0 then, and ~0 for one that does not live.
 #define handle_of(kind, pointer) ((pointer) == NULL ? 0 : LIVE(kind, pointer) == NULL ? ~(gd_handle)0 : LIVE(kind, pointer)->handle)
@@ -384,7 +385,7 @@ struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr
 	MAKE(pair, p, c != NULL && (target ? x != NULL : d != NULL))
 	struct gd_qp init = {
 		.type = attr->qp_type, .sig_all = attr->sq_sig_all, .max_send_wr = attr->cap.max_send_wr, .max_recv_wr = attr->cap.max_recv_wr,
-		.max_send_sge = attr->cap.max_send_sge, .max_recv_sge = attr->cap.max_recv_sge, .max_inline = attr->cap.max_inline_data,
+		.max_send_sge = attr->cap.max_send_sge, .max_recv_sge = attr->cap.max_recv_sge, .max_inline = attr->cap.max_inline_data < LEAST_INLINE ? LEAST_INLINE : attr->cap.max_inline_data,
 		.send_cq = handle_of(queue, attr->send_cq), .recv_cq = handle_of(queue, attr->recv_cq), .srq = handle_of(shared, attr->srq),
 		.xrcd = x == NULL ? 0 : x->handle, .cookie = (uintptr_t)p,
 	};
