@@ -247,7 +247,7 @@ func TestBadStates(t *testing.T) {
 		{"hostname", "unknown", fail("resolve node01"), Problem, "node01 has no address", "echo '10.0.0.1 node01' >>/etc/hosts"},
 		{"hostname", "nameless", fail("hostname"), Problem, "no name", "hostname NAME"},
 		{"hostname", "Debian's 127.0.1.1", func(m *machine) {
-			m.Resolve = func(context.Context, string) ([]netip.Addr, error) { return addrs("127.0.1.1"), nil }
+			m.Resolve = func(context.Context, string) ([]netip.Addr, error) { return addrs("::ffff:127.0.1.1"), nil } // as Go has it
 		}, Note, "node01 is 127.0.1.1, reverse name node01: other hosts would connect to themselves by this name", "10.0.0.1 node01"},
 		{"hostname", "an address that it has not", func(m *machine) {
 			m.Resolve = func(context.Context, string) ([]netip.Addr, error) { return addrs("10.9.9.9"), nil }

@@ -199,7 +199,7 @@ func (v *View) compiler(ctx context.Context, file string) tool {
 func mpis(ctx context.Context, v *View) Finding {
 	found := v.MPIs(ctx)
 	if found == nil {
-		return note("apt-get install mpich libmpich-dev (or openmpi-bin libopenmpi-dev)", "none; gorun runs Go programs of package rank without one")
+		return note("apt-get install mpich libmpich-dev (or openmpi-bin libopenmpi-dev)", "none; gorun runs Go programs of package rank, and C programs built by gorun-cc, without one")
 	}
 	return ok("%s", strings.Join(found, ", "))
 }
@@ -208,7 +208,7 @@ func mpis(ctx context.Context, v *View) Finding {
 func bare(ctx context.Context, v *View) Finding {
 	file := v.program("mpicc")
 	if file == "" {
-		return note("apt-get install libmpich-dev (or libopenmpi-dev)", "no mpicc: C programs cannot be built here")
+		return note("apt-get install libmpich-dev (or libopenmpi-dev)", "no mpicc: only gorun-cc builds C programs here, for gorun's own MPI")
 	}
 	cc := v.compiler(ctx, file)
 	if cc.flavour == "" {

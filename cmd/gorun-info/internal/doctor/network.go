@@ -43,7 +43,7 @@ func hostname(ctx context.Context, v *View) Finding {
 		own = own || a.IsLoopback() || len(interfaces) == 0 || slices.ContainsFunc(interfaces, func(i Interface) bool { return slices.Contains(i.Addrs, a) })
 	}
 	found := name + " is " + strings.Join(texts, ", ")
-	switch names, err := v.Reverse(ctx, addrs[0]); {
+	switch names, err := v.Reverse(ctx, addrs[0].Unmap()); { // /etc/hosts has no mapped addresses
 	case err != nil || len(names) == 0:
 		found += ", which has no reverse name"
 	default:

@@ -165,7 +165,12 @@ func healthy() *machine {
 			}
 			return addrs("10.0.0.2"), m.fails["resolve "+name]
 		},
-		Reverse:    func(context.Context, netip.Addr) ([]string, error) { return []string{"node01."}, m.fails["reverse"] },
+		Reverse: func(_ context.Context, a netip.Addr) ([]string, error) {
+			if a.Is4In6() {
+				return nil, nil
+			}
+			return []string{"node01."}, m.fails["reverse"]
+		},
 		Interfaces: func() ([]Interface, error) { return twoInterfaces(), m.fails["interfaces"] },
 	}
 	return m
