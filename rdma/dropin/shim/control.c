@@ -369,7 +369,7 @@ int close_xrcd(struct ibv_xrcd *xrcd) {
 // ---- queue pairs ----
 
 #define SEND_OPS 0x3ffu // all but TSO and what came later
-#define LEAST_INLINE 44u // in the smallest request of mlx5, and programs rely on some: rdma_xclient asks for none and sends 16
+#define LEAST_INLINE 44u // cards give more than is asked for, and programs rely on it: rdma_xclient asks for none and sends 16
 
 // handle_of is the handle of an object that may be left out: 0 then, and ~0 for one that does not live.
 #define handle_of(kind, pointer) ((pointer) == NULL ? 0 : LIVE(kind, pointer) == NULL ? ~(gd_handle)0 : LIVE(kind, pointer)->handle)
