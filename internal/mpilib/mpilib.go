@@ -179,9 +179,13 @@ func Find(name string, environ []string) (Library, error) {
 
 // at is a library at a path, or in a directory.
 func at(path string) (Library, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Library{}, err
+	}
 	info, err := os.Stat(path)
 	switch {
-	case err != nil: // a user may have written the path in a shorter way
+	case err != nil: // where it was looked for, as the user may have written less
 		return Library{}, fmt.Errorf("%s: %w", path, reason(err))
 	case info.IsDir():
 		path = filepath.Join(path, Standard)
