@@ -37,6 +37,8 @@ func settings() []setting {
 		{"GORUN_CHANNEL", "none", "name of the channel of secure-channel, unless --name is given", byUser, ""},
 		{"GORUN_EMULATE", "soft0", "names of the software RDMA devices, separated by commas; gorun --emulate sets it, and you may under other launchers", byUser, ""},
 		{"GORUN_VERBS_DEVICES", "soft0", "names of the devices that programs under gorun-verbs have, separated by commas; gorun-verbs --device sets it", byUser, ""},
+		{"GORUN_VERBS_ADVERSE", "none", "trouble on purpose for programs under gorun-verbs, SEED[,limits][,link][,errors]; gorun-verbs --adverse sets it", byUser, ""},
+		{"GORUN_VERBS_CHECK", "off", "report, or abort: programs under gorun-verbs hear what cards punish; gorun-verbs --check sets it", byUser, ""},
 		{"GORUN_VERBS_FABRIC", "none", "only programs under gorun-verbs with the same name here reach each other; gorun-verbs --fabric sets it", byUser, ""},
 		{"GORUN_INTERFACE", "found out", "network between hosts, by an interface's name or in CIDR form, as gorun --interface; ranks under other launchers follow it too", byUser, ""},
 		{"GORUN_TCP_PORTS", "any", "ports at which ranks listen for other hosts, as 40000-40100, as gorun --tcp-ports; ranks under other launchers follow it too", byUser, ""},

@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ import (
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
 	"github.com/gorun-mpi/gorun/internal/self"
 	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/rdma/dropin"
 )
 
 const (
@@ -40,9 +42,9 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, unix.
 
 // request is a command line that was understood.
 type request struct {
-	devices, fabric, completion string
-	version, help, man          bool
-	command                     []string
+	devices, fabric, adverse, completion string
+	check, abort, version, help, man     bool
+	command                              []string
 }
 
 // option is a row of the table that the help, the manual page and the completion are made from.
@@ -56,6 +58,9 @@ func options() []option {
 	return []option{
 		{"device", "d", "NAME,...", "names of the software devices, as mlx5_0 (default: GORUN_VERBS_DEVICES, else soft0)", func(r *request) *string { return &r.devices }, nil},
 		{"fabric", "f", "NAME", "only programs with the same NAME reach each other (default: GORUN_VERBS_FABRIC, else none)", func(r *request) *string { return &r.fabric }, nil},
+		{"adverse", "a", dropin.TroubleForm, "trouble on purpose: delays, queue pairs in any order, receives that seem missing, lost datagrams; limits: small ones; link: the port goes down and up; errors: requests without an answer", func(r *request) *string { return &r.adverse }, nil},
+		{"check", "c", "", "say what the program does that this device lets pass and cards punish", nil, func(r *request) *bool { return &r.check }},
+		{"check-abort", "", "", "as --check, and abort at the first such thing", nil, func(r *request) *bool { return &r.abort }},
 		{"version", "V", "", "print the version and exit", nil, func(r *request) *bool { return &r.version }},
 		{"help", "h", "", "print this text and exit", nil, func(r *request) *bool { return &r.help }},
 		{"man", "", "", "print the manual page and exit: gorun-verbs --man | man -l -", nil, func(r *request) *bool { return &r.man }},
@@ -93,6 +98,9 @@ func parse(args []string) (*request, error) {
 		return nil, fmt.Errorf("--completion: found %q, expected bash, zsh or fish", r.completion)
 	case !asks && len(r.command) == 0:
 		return nil, errors.New("found no program, expected one, as: gorun-verbs ibv_devinfo")
+	}
+	if _, err := dropin.ParseTrouble(r.adverse); err != nil || r.adverse == "" && set.Changed("adverse") {
+		return nil, fmt.Errorf("--adverse: %w", cmp.Or(err, errors.New("found nothing, expected "+dropin.TroubleForm)))
 	}
 	for _, name := range strings.Split(r.devices, ",") {
 		if set.Changed("device") && (name == "" || len(name) > 63 || strings.Contains(name, "/")) {
@@ -144,11 +152,17 @@ func run(args, environ []string, out, errs io.Writer, become func(string, []stri
 // environment is the program's.
 func (r *request) environment(environ []string, dir string) []string {
 	set := map[string]string{"LD_LIBRARY_PATH": dir}
-	if r.devices != "" {
-		set["GORUN_VERBS_DEVICES"] = r.devices
+	check := ""
+	switch {
+	case r.abort:
+		check = "abort"
+	case r.check:
+		check = "report"
 	}
-	if r.fabric != "" {
-		set["GORUN_VERBS_FABRIC"] = r.fabric
+	for name, value := range map[string]string{"GORUN_VERBS_DEVICES": r.devices, "GORUN_VERBS_FABRIC": r.fabric, "GORUN_VERBS_ADVERSE": r.adverse, "GORUN_VERBS_CHECK": check} {
+		if value != "" {
+			set[name] = value
+		}
 	}
 	var list []string
 	for _, entry := range environ {

@@ -21,6 +21,7 @@ func TestCommandLines(t *testing.T) {
 		{"--help", 0, "Usage:"}, {"-V", 0, "gorun-verbs"}, {"--man", 0, ".TH"}, {"--completion fish", 0, "fish"},
 		{"", 2, "found no program"}, {"--completion tcsh", 2, `found "tcsh"`}, {"--devise a b", 2, "did you mean --device?"},
 		{"-x", 2, "there is no option"}, {"--device a,,b true", 2, "separated by commas"},
+		{"--adverse x true", 2, `--adverse: found "x"`}, {"--adverse= true", 2, "--adverse: found nothing"}, {"-a 7,bad true", 2, `found "bad"`},
 		{"true", 2, "make build makes it"}, // beside a test there is no library
 	} {
 		var out, errs strings.Builder
@@ -40,6 +41,11 @@ func TestProgramGetsItsOptionsAndTheLibrary(t *testing.T) {
 	want := []string{"GORUN_VERBS_DEVICES=mlx5_0,mlx5_1", "GORUN_VERBS_FABRIC=ci", "LD_LIBRARY_PATH=/lib/verbs:/opt", "PATH=/bin"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	for args, want := range map[string]string{"-c p": "GORUN_VERBS_CHECK=report", "-c --check-abort p": "GORUN_VERBS_CHECK=abort", "-a 7,link p": "GORUN_VERBS_ADVERSE=7,link"} {
+		if r, err := parse(strings.Fields(args)); err != nil || !slices.Equal(r.environment(nil, "/lib"), []string{want, "LD_LIBRARY_PATH=/lib"}) {
+			t.Errorf("%s: got %v, %v", args, r, err)
+		}
 	}
 }
 

@@ -82,7 +82,7 @@ _gorun_verbs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} i
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		-d|--device|-f|--fabric|--completion) ((i++)) ;;
+		-d|--device|-f|--fabric|-a|--adverse|--completion) ((i++)) ;;
 		-*) ;;
 		*) COMPREPLY=($(compgen -f -- "$cur")); return ;;
 		esac

@@ -39,7 +39,7 @@ var layers = []layer{
 	{"cmd/gorun-offload", "the daemon that steps started collectives of a host's ranks", "coll rdma/soft internal/endsignal internal/shm internal/version"},
 	{"cmd/gorun-pmix", "the PMIx server of a host, for programs of Open MPI", "internal/endsignal internal/pmix internal/pmix/link internal/peer"},
 	{"cmd/gorun-info", "the machine's abilities, and what stands in a job's way; internal/doctor: checks, pure functions of a View", "rdma rdma/soft rdma/verbs launcher/hostfile cmd/internal internal/envvar internal/meet internal/mpilib internal/pmix/link internal/ports internal/reach internal/self internal/topo internal/version internal/visit"},
-	{"cmd/gorun-verbs", "a verbs program becomes one on software devices", "cmd/internal internal/self internal/version"},
+	{"cmd/gorun-verbs", "a verbs program becomes one on software devices", "cmd/internal internal/self internal/version rdma/dropin"},
 	{"cmd/a2a", "the all-to-all application", "rank coll rdma rdma/soft rdma/soft/softtls rdma/dpa rdma/verbs cmd/internal internal/self internal/version"},
 	{"cmd/pingpong", "a tutorial of verbs between two processes, and their measurement", "rank rdma rdma/soft rdma/soft/softtls rdma/verbs pmi cmd/internal internal/shm internal/version internal/wait"},
 	{"cmd/secure-channel", "DOCA's secure channel: messages between a host and its DPU", "rank rdma rdma/soft rdma/verbs rdma/comch pmi cmd/internal internal/envvar internal/pack internal/topo internal/version"},

@@ -3,10 +3,13 @@
 package dropin_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +34,54 @@ func TestProgramsOfC(t *testing.T) {
 			cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), filepath.Join(dir, "gorun-verbs"), "--fabric", fabric(t), out)
 			cmd.Env = append(os.Environ(), "GODEBUG=")
 			if said, err := cmd.CombinedOutput(); err != nil || string(said) != says+"all is well\n" {
+				t.Errorf("%v\n%s", err, said)
+			}
+		})
+	}
+}
+
+// TestTrouble: --check finds each mistake of testdata/trouble.c and nothing else, and --adverse brings what it says.
+func TestTrouble(t *testing.T) {
+	dir := build(t)
+	program := filepath.Join(t.TempDir(), "trouble")
+	cc := exec.Command(testenv.Need(t, "gcc"), "-Wall", "-Wextra", "-o", program, "testdata/trouble.c", filepath.Join(dir, "verbs", "libibverbs.so.1"))
+	if said, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, said)
+	}
+	run := func(t *testing.T, option, name string) (string, error) {
+		cmd := exec.CommandContext(testenv.Deadline(t, time.Minute), filepath.Join(dir, "gorun-verbs"), "--fabric", fabric(t), option, program, name)
+		said, err := cmd.CombinedOutput()
+		return string(said), err
+	}
+	const check = "gorun-verbs: check: "
+	for name, want := range map[string]string{
+		"none":     "",
+		"touched":  check + `queue pair 0x[0-9a-f]+: the memory that request 0x11 sends was written to before .*\n`,
+		"silent":   check + `queue pair 0x[0-9a-f]+: its last 16 requests ask for no completion .*\n`,
+		"full":     check + `queue pair 0x[0-9a-f]+: a post beyond its send queue: 16 requests .*, max_send_wr is 16\n`,
+		"receives": check + `queue pair 0x[0-9a-f]+: a post beyond its receive queue: max_recv_wr is 16\n`,
+		"gone":     check + `queue pair 0x[0-9a-f]+: request 0x21: rkey .*: the peer has deregistered .*\n`,
+		"outside":  check + `queue pair 0x[0-9a-f]+: request 0x21: rkey .*, 64 bytes: range: .*\n`,
+		"freed": check + `queue pair 0x[0-9a-f]+: the memory that request 0x31 sends was unmapped before .*\n` +
+			check + `the memory of the region with lkey .*, 4096 bytes at .*, was unmapped before ibv_dereg_mr.*\n`,
+		"grh": check + `an address without a GRH .*\n`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, err := run(t, "--check", name)
+			if err != nil || !regexp.MustCompile(`\A`+want+`over\n\z`).MatchString(said) {
+				t.Errorf("%v\n%s", err, said)
+			}
+		})
+	}
+	t.Run("abort", func(t *testing.T) {
+		said, err := run(t, "--check-abort", "touched")
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGABRT || strings.Contains(said, "over") {
+			t.Errorf("%v\n%s", err, said)
+		}
+	})
+	for _, kind := range []string{"limits", "link", "errors"} {
+		t.Run(kind, func(t *testing.T) {
+			if said, err := run(t, "--adverse=7,"+kind, kind); err != nil || said != "over\n" {
 				t.Errorf("%v\n%s", err, said)
 			}
 		})

@@ -152,29 +152,51 @@ func TestPairs(t *testing.T) {
 	for _, uid := range users() {
 		for _, row := range rows {
 			t.Run(fmt.Sprintf("%s as %d", strings.TrimSuffix(row.server, " -p PORT"), uid), func(t *testing.T) {
-				testenv.NoLeaks(t)
-				ctx := testenv.Deadline(t, time.Minute)
-				port := freePort(t)
-				words := func(s string) []string { return strings.Fields(strings.ReplaceAll(s, "PORT", port)) }
-				server, said := program(ctx, t, uid, words(row.server)...)
-				if err := server.Start(); err != nil {
-					t.Fatal(err)
-				}
-				listens(t, port)
-				client, answered := program(ctx, t, uid, words(row.client)...)
-				if err := client.Run(); err != nil {
-					t.Errorf("client: %v\n%s", err, answered)
-					_ = server.Process.Kill()
-				}
-				if err := server.Wait(); err != nil && !t.Failed() {
-					t.Errorf("server: %v\n%s", err, said)
-				}
-				for _, text := range []string{said.String(), answered.String()} {
-					if strings.Contains(text, "gorun-verbs:") || strings.Contains(text, "goroutine ") || strings.Contains(text, "invalid data") {
-						t.Errorf("said\n%s", text)
-					}
-				}
+				meet(t, uid, row.server, row.client)
 			})
+		}
+	}
+}
+
+// A program that waits for its peer before it ends, as perftest's do and ibv_rc_pingpong does not, gives the same where everything is late, out of
+// order and repeated, and where the port goes down; and nothing that it does is what cards punish. (Over -R perftest 4.5 writes
+// to the memory of a message of its own that is under way.)
+func TestPairsInTrouble(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
+	t.Setenv("GORUN_VERBS_ADVERSE", "7,link")
+	for _, words := range []string{"ib_write_bw -x 0 -n 200", "ib_write_bw -x 0 -c UC -n 200", "ib_send_bw -x 0 -n 200", "ib_read_lat -x 0 -n 200",
+		"ib_atomic_bw -x 0 -n 200", "ib_write_bw -x 0 -R -n 200"} {
+		t.Run(words, func(t *testing.T) {
+			if !strings.Contains(words, "-R") {
+				t.Setenv("GORUN_VERBS_CHECK", "report")
+			}
+			meet(t, os.Geteuid(), words+" -p PORT", words+" -p PORT 127.0.0.1")
+		})
+	}
+}
+
+// meet runs a server and its client, which are to end well and without a word from gorun-verbs.
+func meet(t *testing.T, uid int, serves, asks string) {
+	testenv.NoLeaks(t)
+	ctx := testenv.Deadline(t, time.Minute)
+	port := freePort(t)
+	words := func(s string) []string { return strings.Fields(strings.ReplaceAll(s, "PORT", port)) }
+	server, said := program(ctx, t, uid, words(serves)...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	listens(t, port)
+	client, answered := program(ctx, t, uid, words(asks)...)
+	if err := client.Run(); err != nil {
+		t.Errorf("client: %v\n%s", err, answered)
+		_ = server.Process.Kill()
+	}
+	if err := server.Wait(); err != nil && !t.Failed() {
+		t.Errorf("server: %v\n%s", err, said)
+	}
+	for _, text := range []string{said.String(), answered.String()} {
+		if strings.Contains(text, "gorun-verbs:") || strings.Contains(text, "goroutine ") || strings.Contains(text, "invalid data") {
+			t.Errorf("said\n%s", text)
 		}
 	}
 }

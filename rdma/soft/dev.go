@@ -3,6 +3,7 @@ package soft
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +36,9 @@ func (d *device) Open() (rdma.Context, error) {
 	if d.p.closed {
 		return nil, &rdma.OpError{Op: "open_device", Detail: d.name + ": the provider is closed", Err: rdma.ErrNoDevice}
 	}
-	d.p.contexts++
-	return &context{family: family{name: "context"}, p: d.p, device: d}, nil
+	c := &context{family: family{name: "context"}, p: d.p, device: d}
+	d.p.contexts = append(d.p.contexts, c)
+	return c, nil
 }
 
 // context is an opened device: the parent of its domains and completion queues.
@@ -124,7 +126,7 @@ func (c *context) QueryPort(port uint8) (rdma.PortAttr, error) {
 		return rdma.PortAttr{}, &rdma.OpError{Op: "query_port", Detail: fmt.Sprintf("found port %d, expected port 1, the only one of %s", port, c.device.name), Err: rdma.ErrInvalid}
 	}
 	return rdma.PortAttr{
-		State: rdma.PortActive, MaxMTU: rdma.MTU4096, ActiveMTU: rdma.MTU4096,
+		State: c.p.work.chaos.portState(), MaxMTU: rdma.MTU4096, ActiveMTU: rdma.MTU4096,
 		GIDTblLen: gidTable, MaxMsgSz: maxMessage,
 	}, nil
 }
@@ -192,7 +194,7 @@ func (c *context) Close() error {
 	c.mu.Unlock()
 	c.events.close()
 	c.p.mu.Lock()
-	c.p.contexts--
+	c.p.contexts = slices.DeleteFunc(c.p.contexts, func(o *context) bool { return o == c })
 	c.p.mu.Unlock()
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -17,6 +18,8 @@ type chaos struct {
 	// at no record by itself. Without, chance decides.
 	bus  bool
 	lose int
+
+	down bool // the port is; no request is executed
 }
 
 // part is what an adversary has done of a request.
@@ -31,6 +34,12 @@ const lossOneIn = 8
 
 // ringLostOneIn: one in so many rings gets lost. Where one was, the device looks at the record one time in lookOneIn.
 const ringLostOneIn, lookOneIn = 8, 4
+
+// lostOneIn: one in so many requests is lost for ever with Losses. flapOneIn: before one in so many the port goes down, with Flaps.
+const lostOneIn, flapOneIn = 100, 200
+
+// flapLasts is how long a port is down: longer than a program that looks for the event without a wait needs.
+const flapLasts = 20 * time.Millisecond
 
 const (
 	mostPieces = 4
@@ -95,7 +104,7 @@ func (h *chaos) unseen(q *queuePair, e *request) bool {
 // let decides whether the head of a queue pair's backlog is executed now, and
 // may do a part of it. Called with the queue pair's mu held.
 func (h *chaos) let(q *queuePair, e *request) bool {
-	if h.unseen(q, e) {
+	if h.unseen(q, e) || h.flap(q.p) {
 		return false
 	}
 	switch h.below(4) {
@@ -126,6 +135,41 @@ func (h *chaos) loseAck(q *queuePair, e *request) bool {
 	e.part.lost++
 	q.sq.counters.AckRetries++
 	return true
+}
+
+// lost decides whether a request that is about to be executed is never answered.
+func (h *chaos) lost(q *queuePair) bool {
+	return q.p.cfg.Adversary.Losses && !q.unreliable && h.below(lostOneIn) == 0
+}
+
+// flap decides whether the port goes down now. It tells whether it is.
+func (h *chaos) flap(p *Provider) bool {
+	if !p.cfg.Adversary.Flaps {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.down && h.rng.IntN(flapOneIn) == 0 {
+		h.down = true
+		p.tellPort(rdma.EventPortErr)
+		time.AfterFunc(flapLasts, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.down = false
+			p.tellPort(rdma.EventPortActive)
+		})
+	}
+	return h.down
+}
+
+// portState is what QueryPort says.
+func (h *chaos) portState() rdma.PortState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
+		return rdma.PortDown
+	}
+	return rdma.PortActive
 }
 
 // piece places a random piece of a write's payload, when the write is one that

@@ -72,9 +72,14 @@ func (n Numbers) next(last uint16) uint16 {
 // An Adversary makes the device as unpredictable as real devices may be: it delays
 // the execution of requests until a poll, reorders queue pairs against each other,
 // stores payload in pieces in any order, loses doorbells and acknowledgements, repeats requests
-// and pretends that no receive is posted. Seed determines its choices.
+// and pretends that no receive is posted. Seed determines its choices. A correct program gives the same
+// under it; Losses and Flaps are trouble that it has to do something about.
 type Adversary struct {
 	Seed uint64
+	// Losses: now and then a request of a reliable queue pair to a peer in the segment is never answered, and completes with WCRetryExcErr.
+	Losses bool
+	// Flaps: now and then the port is down for a while: EventPortErr, PortDown, EventPortActive. Requests wait, and none fails.
+	Flaps bool
 }
 
 // silence is Silence, or its default.

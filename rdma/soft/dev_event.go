@@ -136,6 +136,15 @@ func (q *queuePair) tellFault() {
 
 func (q *queuePair) tell(typ rdma.EventType) { q.pd.ctx.events.add(rdma.AsyncEvent{Type: typ, QP: q}) }
 
+// tellPort tells all contexts of the port.
+func (p *Provider) tellPort(typ rdma.EventType) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.contexts {
+		c.events.add(rdma.AsyncEvent{Type: typ, Port: 1})
+	}
+}
+
 // The values of queueContext.established.
 const (
 	establishedNo uint32 = iota

@@ -214,7 +214,7 @@ func (w *progress) run() {
 			every = tick
 			// The program may be asleep over what has just completed.
 			w.p.self.bell.Ring()
-		} else {
+		} else if w.p.cfg.Adversary == nil { // whose next look may do it
 			every = min(2*every, tickMost)
 		}
 		w.mu.Lock()

@@ -51,7 +51,7 @@ type Provider struct {
 	heap      *allocator
 	free      free
 	nextPD    uint32
-	contexts  int
+	contexts  []*context
 	peers     map[rdma.GID]*peer
 	closed    bool
 	abandoned uint64 // bytes of the arena that a stuck peer may still write to
@@ -209,8 +209,7 @@ func (p *Provider) Close() error {
 		p.mu.Unlock()
 		return nil
 	}
-	if p.contexts > 0 {
-		n := p.contexts
+	if n := len(p.contexts); n > 0 {
 		p.mu.Unlock()
 		return &rdma.OpError{Op: "soft close", Detail: fmt.Sprintf("%d of its contexts are open: close them first", n), Err: rdma.ErrBusy}
 	}

@@ -29,49 +29,17 @@ type Step struct {
 //
 // A read or write of length 0, and an operation that moves bytes to a
 // receive buffer, name no remote memory: they have only the first step.
-func Walk(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) (steps []Step) {
+func Walk(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) []Step {
 	q := qp.(*queuePair)
 	o, p, s := op.Operation(), q.p, q.p.self
-	// check notes a step, and tells whether the request goes on.
+	steps, e := checks{request: o, key: rkey, addr: addr, length: length}.of(p.regions, q.own)
+	if e == nil {
+		return steps
+	}
 	check := func(ok bool, failed rdma.WCStatus, name, format string, args ...any) bool {
-		if ok {
-			failed = rdma.WCSuccess
-		}
-		steps = append(steps, Step{name, fmt.Sprintf(format, args...), failed})
-		return ok
-	}
-	denied := func(ok bool, name, format string, args ...any) bool {
-		return check(ok, rdma.WCRemAccessErr, name, format, args...)
-	}
-	rights := atomic.LoadUint32(&q.own.rights)
-	aligned := o.Moves != rdma.MovesWord || addr%8 == 0 && length == uint64(o.Bytes)
-	if !check(permits(rights, o) && aligned, rdma.WCRemInvReqErr, "request", "%s of %d bytes, queue pair %d grants %v",
-		o.Name, length, q.num, rdma.Access(rights&0xff)) || o.Needs&rdma.NeedsRemote == 0 || length == 0 {
-		return steps
-	}
-	index := rkey >> 8
-	if !denied(int(index) < len(p.regions), "index", "key %#x is line %d of %d", rkey, index, len(p.regions)) {
-		return steps
-	}
-	e := &p.regions[index]
-	state := atomic.LoadUint64(&e.state)
-	found := "nothing"
-	if state&regionLive != 0 {
-		found = fmt.Sprintf("tag %#02x", uint8(state))
-	}
-	if !denied(state == uint64(rkey)|regionLive, "tag", "tag %#02x, the line has %s", uint8(rkey), found) ||
-		!denied(e.pd == q.own.pd, "domain", "domain %d, the line has %d", q.own.pd, e.pd) {
-		return steps
+		return note(&steps, ok, failed, name, format, args...)
 	}
 	off := addr - e.addr
-	inside := addr >= e.addr && off <= e.length && length <= e.length-off
-	if !denied(inside, "range", "%#x to %#x, the region has %#x to %#x", addr, addr+length, e.addr, e.addr+e.length) ||
-		!denied(uint32(o.Access)&^e.access == 0, "rights", "%v, the region grants %v", o.Access, rdma.Access(e.access)) {
-		return steps
-	}
-	if e.kind&kindPrivate != 0 && !denied(e.queue == q.num, "binding", "queue pair %d, the window is for %d", q.num, e.queue) {
-		return steps
-	}
 	var sp span
 	translated := s.open(&sp, q.own, rkey, addr, length, o.Access)
 	pieces := []span{sp}
@@ -89,11 +57,78 @@ func Walk(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) (steps
 	for _, piece := range pieces {
 		at, n := addressOf(piece.mem), uint64(len(piece.mem))
 		mapped := !piece.guard || p.touches(piece.mem, o.Access != rdma.AccessRemoteRead)
-		if !denied(mapped, "page", "page %#x, offset %d, %d bytes", at/pageSize, at%pageSize, n) {
+		if !check(mapped, rdma.WCRemAccessErr, "page", "page %#x, offset %d, %d bytes", at/pageSize, at%pageSize, n) {
 			break
 		}
 	}
 	return steps
+}
+
+// WalkPeer is Walk as far as binding for a request of the connected queue pair qp: by the tables of its peer, in the same segment,
+// which may change meanwhile. nil: qp has none.
+func WalkPeer(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) []Step {
+	q := qp.(*queuePair)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.peer == nil || q.remote == nil {
+		return nil
+	}
+	steps, _ := checks{request: op.Operation(), key: rkey, addr: addr, length: length}.of(q.peer.regions, q.remote)
+	return steps
+}
+
+// note appends a step, and tells whether the request goes on.
+func note(steps *[]Step, ok bool, failed rdma.WCStatus, name, format string, args ...any) bool {
+	if ok {
+		failed = rdma.WCSuccess
+	}
+	*steps = append(*steps, Step{name, fmt.Sprintf(format, args...), failed})
+	return ok
+}
+
+// checks are those of a request that tables tell, from request to binding.
+type checks struct {
+	request      *rdma.Operation
+	key          uint32
+	addr, length uint64
+}
+
+// of checks against a device's protection table for its queue pair c. Without an entry nothing follows.
+func (w checks) of(regions []regionEntry, c *queueContext) (steps []Step, e *regionEntry) {
+	o := w.request
+	denied := func(ok bool, name, format string, args ...any) bool {
+		return note(&steps, ok, rdma.WCRemAccessErr, name, format, args...)
+	}
+	rights := atomic.LoadUint32(&c.rights)
+	aligned := o.Moves != rdma.MovesWord || w.addr%8 == 0 && w.length == uint64(o.Bytes)
+	if !note(&steps, permits(rights, o) && aligned, rdma.WCRemInvReqErr, "request", "%s of %d bytes, queue pair %d grants %v",
+		o.Name, w.length, c.num, rdma.Access(rights&0xff)) || o.Needs&rdma.NeedsRemote == 0 || w.length == 0 {
+		return steps, nil
+	}
+	index := w.key >> 8
+	if !denied(int(index) < len(regions), "index", "key %#x is line %d of %d", w.key, index, len(regions)) {
+		return steps, nil
+	}
+	e = &regions[index]
+	state := atomic.LoadUint64(&e.state)
+	found := "nothing"
+	if state&regionLive != 0 {
+		found = fmt.Sprintf("tag %#02x", uint8(state))
+	}
+	if !denied(state == uint64(w.key)|regionLive, "tag", "tag %#02x, the line has %s", uint8(w.key), found) ||
+		!denied(e.pd == c.pd, "domain", "domain %d, the line has %d", c.pd, e.pd) {
+		return steps, nil
+	}
+	off := w.addr - e.addr
+	inside := w.addr >= e.addr && off <= e.length && w.length <= e.length-off
+	if !denied(inside, "range", "%#x to %#x, the region has %#x to %#x", w.addr, w.addr+w.length, e.addr, e.addr+e.length) ||
+		!denied(uint32(o.Access)&^e.access == 0, "rights", "%v, the region grants %v", o.Access, rdma.Access(e.access)) {
+		return steps, nil
+	}
+	if e.kind&kindPrivate != 0 && !denied(e.queue == c.num, "binding", "queue pair %d, the window is for %d", c.num, e.queue) {
+		return steps, nil
+	}
+	return steps, e
 }
 
 var kindNames = map[uint32]string{kindSegment: "memory of the arena", kindOrdinary: "memory of the process",

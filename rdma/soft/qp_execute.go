@@ -43,7 +43,7 @@ func (q *queuePair) run(wr *rdma.SendWR) (status rdma.WCStatus, moved uint32, a 
 		q.p.checkQuiet()
 		s.checkDead()
 	}
-	if s.dead() {
+	if s.dead() || q.p.cfg.Adversary != nil && q.p.work.chaos.lost(q) {
 		return q.unheard(rdma.WCRetryExcErr), uint32(total), accepted
 	}
 	if q.unreliable && q.p.cfg.Adversary != nil && q.p.work.chaos.below(lossOneIn) == 0 {

@@ -118,6 +118,9 @@ func gd_close(h C.gd_handle) C.int {
 //export gd_destroy
 func gd_destroy(h C.gd_handle) C.int {
 	if o := find(handle(h)); o != nil && o.of != nil {
+		if check != nil {
+			check.destroys(o)
+		}
 		return errno(o.destroy())
 	}
 	return invalid
@@ -126,7 +129,7 @@ func gd_destroy(h C.gd_handle) C.int {
 //export gd_query_device
 func gd_query_device(h C.gd_handle, out *C.struct_gd_limits) C.int {
 	return with(h, func(ctx *contextOf) error {
-		a := ctx.QueryDevice()
+		a := limits(ctx)
 		*out = C.struct_gd_limits{
 			max_mr_size: C.uint64_t(a.MaxMRSize), clock_hz: C.uint64_t(a.ClockHz), guid: C.uint64_t(a.NodeGUID),
 			max_qp: C.int(a.MaxQP), max_qp_wr: C.int(a.MaxQPWR), max_sge: C.int(a.MaxSGE), max_cq: C.int(a.MaxCQ), max_cqe: C.int(a.MaxCQE),
@@ -190,6 +193,9 @@ type (
 //export gd_alloc_pd
 func gd_alloc_pd(h C.gd_handle, out *C.gd_handle) C.int {
 	return with(h, func(ctx *contextOf) error {
+		if err := room[domainOf](ctx, small.MaxPD); err != nil {
+			return err
+		}
 		pd, err := ctx.AllocPD()
 		if err != nil {
 			return err
@@ -215,11 +221,12 @@ func gd_reg_mr(h C.gd_handle, m *C.struct_gd_mr) C.int {
 		return invalid
 	}
 	var mr rdma.MR
-	var err error
-	switch m.kind {
-	case C.GD_MR_PLAIN:
+	err := errors.Join(room[regionOf](pd.of, small.MaxMR), fits(int(m.length), int(small.MaxMRSize)))
+	switch {
+	case err != nil:
+	case m.kind == C.GD_MR_PLAIN:
 		mr, err = pd.RegMR(memory(m), access)
-	case C.GD_MR_IOVA:
+	case m.kind == C.GD_MR_IOVA:
 		mr, err = pd.RegMRIOVA(memory(m), uint64(m.iova), access)
 	default:
 		mr, err = pd.RegDMABufMR(uint64(m.offset), uint64(m.length), uint64(m.iova), int(m.fd), access)
@@ -228,6 +235,9 @@ func gd_reg_mr(h C.gd_handle, m *C.struct_gd_mr) C.int {
 		return errno(err)
 	}
 	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
+	if check != nil {
+		check.regions.Store(mr.LKey(), regionOf{mr})
+	}
 	return errno(made(&m.handle, regionOf{mr}, pd.of, mr.Close))
 }
 
@@ -240,6 +250,9 @@ func gd_rereg_mr(h C.gd_handle, flags C.int, to C.gd_handle, m *C.struct_gd_mr) 
 	}
 	err := mr.Rereg(rdma.ReregFlags(flags), pd.PD, memory(m), rdma.Access(m.access))
 	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
+	if check != nil {
+		check.regions.Store(mr.LKey(), mr)
+	}
 	return errno(err)
 }
 
@@ -253,6 +266,9 @@ func gd_advise_mr(h C.gd_handle, advice C.int, flags C.uint32_t, sg unsafe.Point
 //export gd_alloc_mw
 func gd_alloc_mw(h C.gd_handle, typ C.int, out *C.gd_handle, rkey *C.uint32_t) C.int {
 	return with(h, func(pd domainOf) error {
+		if err := room[windowOf](pd.of, small.MaxMW); err != nil {
+			return err
+		}
 		mw, err := pd.AllocMW(rdma.MWType(typ))
 		if err != nil {
 			return err
@@ -317,6 +333,9 @@ func gd_next_cq_event(h C.gd_handle, cookie *C.uint64_t) C.int {
 //export gd_create_cq
 func gd_create_cq(h C.gd_handle, a *C.struct_gd_cq) C.int {
 	return with(h, func(ctx *contextOf) error {
+		if err := errors.Join(room[*cqOf](ctx, small.MaxCQ), fits(int(a.cqe), small.MaxCQE)); err != nil {
+			return err
+		}
 		init := rdma.CQInitAttr{CQE: int(a.cqe), Timestamps: a.timestamps != 0, IgnoreOverrun: a.ignore_overrun != 0}
 		if a.channel != 0 {
 			ch, ok := get[channelOf](handle(a.channel))
@@ -371,6 +390,9 @@ func gd_create_srq(h C.gd_handle, a *C.struct_gd_srq) C.int {
 				return syscall.EINVAL
 			}
 			init.Type, init.XRCD, init.CQ = rdma.SRQXRC, xrcd.XRCD, cq.CQ
+		}
+		if err := errors.Join(room[*sharedOf](pd.of, small.MaxSRQ), fits(init.Attr.MaxWR, small.MaxSRQWR, init.Attr.MaxSGE, small.MaxSRQSGE)); err != nil {
+			return err
 		}
 		srq, err := pd.CreateSRQ(init)
 		if err != nil {
@@ -441,6 +463,10 @@ func gd_create_qp(h C.gd_handle, a *C.struct_gd_qp) C.int {
 	} else if a.srq != 0 {
 		return invalid
 	}
+	most := init.Cap
+	if err := errors.Join(room[*pairOf](pd.of, small.MaxQP), fits(most.MaxSendWR, small.MaxQPWR, most.MaxRecvWR, small.MaxQPWR, most.MaxSendSGE, small.MaxSGE, most.MaxRecvSGE, small.MaxSGE)); err != nil {
+		return errno(err)
+	}
 	qp, err := pd.CreateQP(init)
 	if err != nil {
 		return errno(err)
@@ -459,7 +485,11 @@ func fill(a *C.struct_gd_qp, qp rdma.QP) {
 
 func enterQP(a *C.struct_gd_qp, qp rdma.QP, of *contextOf) error {
 	cookies.Store(qp, a.cookie)
-	return made(&a.handle, &pairOf{QP: qp}, of, func() error {
+	pair := &pairOf{QP: qp}
+	if check != nil {
+		check.pairs.Store(qp.Num(), pair)
+	}
+	return made(&a.handle, pair, of, func() error {
 		err := qp.Close()
 		if err == nil {
 			cookies.Delete(qp)
@@ -489,6 +519,9 @@ func routed(ctx rdma.Context, r *C.struct_gd_route) (rdma.AV, error) {
 	for i, b := range r.gid {
 		gid[i] = byte(b)
 	}
+	if check != nil && r.has_gid == 0 {
+		check.say("grh", ctx, "an address without a GRH (is_global is 0): enough here and on InfiniBand, EINVAL or silence on RoCE")
+	}
 	gid, err := reach(ctx, gid, r.has_gid != 0, uint16(r.lid))
 	return rdma.AV{DGID: gid, SGIDIdx: uint8(r.sgid_index), HopLimit: uint8(r.hop_limit), PortNum: uint8(r.port)}, err
 }
@@ -507,6 +540,9 @@ func gd_modify_qp(h C.gd_handle, a *C.struct_gd_qp_attr, mask C.uint32_t) C.int 
 			if attr.AV, err = routed(qp.PD().Context(), &a.route); err != nil {
 				return err
 			}
+		}
+		if check != nil && attr.State == rdma.StateReset && rdma.QPAttrMask(mask)&rdma.QPStateMask != 0 {
+			check.resets(qp)
 		}
 		return qp.Modify(attr, rdma.QPAttrMask(mask))
 	})
@@ -532,6 +568,9 @@ func gd_create_ah(h C.gd_handle, r *C.struct_gd_route, out *C.gd_handle) C.int {
 	return with(h, func(pd domainOf) error {
 		av, err := routed(pd.of.Context, r)
 		if err != nil {
+			return err
+		}
+		if err := room[handleOf](pd.of, small.MaxAH); err != nil {
 			return err
 		}
 		ah, err := pd.CreateAH(av)

@@ -8,8 +8,11 @@ package main
 import "C"
 
 import (
+	"os"
 	"sync"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -21,9 +24,10 @@ var cookies sync.Map
 type (
 	pairOf struct {
 		rdma.QP
-		mu    sync.Mutex // guards what follows
-		sends []rdma.SendWR
-		binds []rdma.MWBind
+		mu     sync.Mutex // guards what follows
+		sends  []rdma.SendWR
+		posted []posted // with a checker
+		binds  []rdma.MWBind
 		receives
 	}
 	sharedOf struct {
@@ -40,6 +44,21 @@ var (
 	_ [8]byte  = [unsafe.Offsetof(rdma.SGE{}.Length)]byte{}
 	_ [12]byte = [unsafe.Offsetof(rdma.SGE{}.LKey)]byte{}
 )
+
+func place(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
+
+// mapped tells whether all pages of memory are there.
+func mapped(mem []byte) bool {
+	page := uintptr(os.Getpagesize())
+	first := place(mem) &^ (page - 1)
+	n := place(mem) + uintptr(len(mem)) - first
+	if n == 0 {
+		return true
+	}
+	seen := make([]byte, (n+page-1)/page)
+	_, _, err := unix.Syscall(unix.SYS_MINCORE, first, n, uintptr(unsafe.Pointer(&seen[0])))
+	return err != unix.ENOMEM
+}
 
 func entries(sg unsafe.Pointer, n C.uint32_t) []rdma.SGE {
 	return unsafe.Slice((*rdma.SGE)(sg), int(n))
@@ -87,8 +106,14 @@ func gd_post_send(h C.gd_handle, list *C.struct_gd_send, n C.int, taken *C.int) 
 	if len(wrs) == 0 {
 		return bad
 	}
+	if check != nil {
+		check.posts(q, wrs)
+	}
 	done, err := q.PostSend(wrs)
 	*taken = C.int(done)
+	if check != nil {
+		check.took(q, len(wrs)-done, err)
+	}
 	if err != nil {
 		return errno(err)
 	}
@@ -117,6 +142,9 @@ func gd_post_recv(h C.gd_handle, list *C.struct_gd_recv, n C.int, taken *C.int) 
 		return invalid
 	}
 	*taken = C.int(done)
+	if check != nil {
+		check.tookReceives(o, err)
+	}
 	return errno(err)
 }
 
@@ -143,6 +171,9 @@ func gd_poll(h C.gd_handle, room C.int, list *C.struct_gd_wc, n *C.int) C.int {
 	out := unsafe.Slice(list, int(room))
 	for i := range wc[:got] {
 		w := &wc[i]
+		if check != nil {
+			check.completes(&w.WC)
+		}
 		out[i] = C.struct_gd_wc{wr_id: C.uint64_t(w.WRID), timestamp: C.uint64_t(w.Timestamp), status: C.uint32_t(w.Status), opcode: C.uint32_t(w.Opcode),
 			byte_len: C.uint32_t(w.ByteLen), imm: C.uint32_t(w.ImmData), qpn: C.uint32_t(w.QPNum), src_qp: C.uint32_t(w.SrcQP), flags: C.uint32_t(w.Flags)}
 	}

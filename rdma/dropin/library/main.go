@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/gorun-mpi/gorun/rdma"
+	"github.com/gorun-mpi/gorun/rdma/dropin"
 	"github.com/gorun-mpi/gorun/rdma/dropin/meet"
 	"github.com/gorun-mpi/gorun/rdma/soft"
 )
@@ -25,6 +26,7 @@ var fabric struct {
 	member  *meet.Member
 	devices []rdma.Device
 	known   sync.Map // rdma.GID that the provider knows
+	limited bool     // by limits
 }
 
 // devices joins the fabric, once. After a failure the next call tries again.
@@ -48,9 +50,18 @@ func devices() ([]rdma.Device, error) {
 
 // settle opens the devices in the member's place, and tells the others of them.
 func settle(m *meet.Member) ([]rdma.Device, error) {
+	trouble, err := dropin.ParseTrouble(os.Getenv("GORUN_VERBS_ADVERSE"))
+	if err != nil {
+		return nil, fmt.Errorf("GORUN_VERBS_ADVERSE: %w", err)
+	}
+	var adversary *soft.Adversary
+	if trouble != nil {
+		adversary = &soft.Adversary{Seed: trouble.Seed, Losses: trouble.Errors, Flaps: trouble.Link}
+		fabric.limited = trouble.Limits
+	}
 	names := strings.Split(cmp.Or(os.Getenv("GORUN_VERBS_DEVICES"), "soft0"), ",")
 	p, err := soft.New(soft.Config{Names: names, Segment: m.Segment(), Rank: m.Rank(), Host: "gorun-verbs",
-		Numbers: soft.Numbers{Block: m.Block(), Blocks: meet.Blocks}})
+		Numbers: soft.Numbers{Block: m.Block(), Blocks: meet.Blocks}, Adversary: adversary})
 	if err != nil {
 		return nil, err
 	}
