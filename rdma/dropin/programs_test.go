@@ -175,6 +175,26 @@ func TestPairsInTrouble(t *testing.T) {
 	}
 }
 
+// The script of docs/ci.md passes as it stands.
+func TestCIPage(t *testing.T) {
+	testenv.Part(t, testenv.Tools)
+	testenv.Need(t, "ib_write_bw")
+	page, err := os.ReadFile("../../docs/ci.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(page), "```sh\n")
+	script, _, ok := strings.Cut(script, "```\n")
+	if !ok {
+		t.Fatal("docs/ci.md has no script")
+	}
+	cmd := exec.CommandContext(testenv.Deadline(t, 2*time.Minute), "sh", "-c", script)
+	cmd.Env = append(os.Environ(), "PATH="+build(t)+":"+os.Getenv("PATH"), "GORUN_VERBS_FABRIC="+fabric(t))
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "RDMA_Write BW Test") < 8 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // meet runs a server and its client, which are to end well and without a word from gorun-verbs.
 func meet(t *testing.T, uid int, serves, asks string) {
 	testenv.NoLeaks(t)
