@@ -29,7 +29,7 @@ func fits(program, library string) error {
 	}
 	switch {
 	case f.Type == elf.ET_EXEC && interpreter == "", f.Type == elf.ET_DYN && interpreter == "":
-		return fmt.Errorf("%s is a static program: it loads no library, so it cannot get a software device; link it with -libverbs", program)
+		return fmt.Errorf("%s is a static program: it loads no library, so it cannot get a software device; link it with -libverbs, or if it is a launcher let it start gorun-verbs, as: gorun -np 2 gorun-verbs PROGRAM", program)
 	case strings.Contains(interpreter, "ld-musl"):
 		return fmt.Errorf("%s is a program for musl (%s), and the software device is for programs of glibc", program, interpreter)
 	}

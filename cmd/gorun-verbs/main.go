@@ -3,8 +3,8 @@
 //	gorun-verbs ibv_rc_pingpong &
 //	gorun-verbs ibv_rc_pingpong localhost
 //
-// It puts the directory of a libibverbs.so.1 of its own (rdma/dropin) in front of LD_LIBRARY_PATH and becomes the
-// program. Programs of one user on one machine reach each other. docs/verbs.md has the limits.
+// It puts the directory of a libibverbs.so.1 of its own (rdma/dropin) in front of LD_LIBRARY_PATH, preloads what shows
+// /dev/infiniband/uverbsN, and becomes the program. Programs of one user on one machine reach each other. docs/verbs.md has the limits.
 //
 // # Exit status
 //
@@ -152,6 +152,10 @@ func run(args, environ []string, out, errs io.Writer, become func(string, []stri
 // environment is the program's.
 func (r *request) environment(environ []string, dir string) []string {
 	set := map[string]string{"LD_LIBRARY_PATH": dir}
+	if !strings.ContainsAny(dir, " :") { // which separate names there
+		set["LD_PRELOAD"] = filepath.Join(dir, pathsName)
+		set["ASAN_OPTIONS"] = "verify_asan_link_order=0" // its library is not the first
+	}
 	check := ""
 	switch {
 	case r.abort:
@@ -167,8 +171,10 @@ func (r *request) environment(environ []string, dir string) []string {
 	var list []string
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if name == "LD_LIBRARY_PATH" && value != "" {
-			set[name] = dir + ":" + value
+		switch ours := set[name]; {
+		case ours == "" || value == "":
+		case name == "LD_LIBRARY_PATH", name == "LD_PRELOAD", name == "ASAN_OPTIONS":
+			set[name] = ours + ":" + value
 		}
 		if _, ours := set[name]; !ours {
 			list = append(list, entry)
@@ -181,7 +187,10 @@ func (r *request) environment(environ []string, dir string) []string {
 	return list
 }
 
-const libraryName = "libibverbs.so.1"
+const (
+	libraryName = "libibverbs.so.1"
+	pathsName   = "libgorun-verbs-paths.so"
+)
 
 // libraryDir is where make build, or make install, has put the library.
 func libraryDir() (string, error) {

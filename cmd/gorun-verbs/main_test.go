@@ -37,13 +37,14 @@ func TestProgramGetsItsOptionsAndTheLibrary(t *testing.T) {
 	if err != nil || strings.Join(r.command, " ") != "ib_write_bw -d mlx5_1 --help" {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	got := r.environment([]string{"PATH=/bin", "LD_LIBRARY_PATH=/opt", "GORUN_VERBS_FABRIC=other"}, "/lib/verbs")
-	want := []string{"GORUN_VERBS_DEVICES=mlx5_0,mlx5_1", "GORUN_VERBS_FABRIC=ci", "LD_LIBRARY_PATH=/lib/verbs:/opt", "PATH=/bin"}
+	got := r.environment([]string{"PATH=/bin", "LD_LIBRARY_PATH=/opt", "LD_PRELOAD=/lib/mine.so", "ASAN_OPTIONS=color=never", "GORUN_VERBS_FABRIC=other"}, "/lib/verbs")
+	want := []string{"ASAN_OPTIONS=verify_asan_link_order=0:color=never", "GORUN_VERBS_DEVICES=mlx5_0,mlx5_1", "GORUN_VERBS_FABRIC=ci", "LD_LIBRARY_PATH=/lib/verbs:/opt",
+		"LD_PRELOAD=/lib/verbs/libgorun-verbs-paths.so:/lib/mine.so", "PATH=/bin"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for args, want := range map[string]string{"-c p": "GORUN_VERBS_CHECK=report", "-c --check-abort p": "GORUN_VERBS_CHECK=abort", "-a 7,link p": "GORUN_VERBS_ADVERSE=7,link"} {
-		if r, err := parse(strings.Fields(args)); err != nil || !slices.Equal(r.environment(nil, "/lib"), []string{want, "LD_LIBRARY_PATH=/lib"}) {
+		if r, err := parse(strings.Fields(args)); err != nil || !slices.Equal(r.environment(nil, "/a b"), []string{want, "LD_LIBRARY_PATH=/a b"}) {
 			t.Errorf("%s: got %v, %v", args, r, err)
 		}
 	}

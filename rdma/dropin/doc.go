@@ -3,6 +3,7 @@
 //
 //	shim/      libibverbs.so.1, in C: objects as libibverbs lays them out, its functions, an empty poll
 //	cm/        librdmacm.so.1, in C: connections over sockets of the machine; of libibverbs it uses what programs do
+//	paths/     libgorun-verbs-paths.so, in C, preloaded: /dev/infiniband/uverbsN for programs that look there
 //	library/   libgorun-verbs.so, in Go: handles and conversions over package soft; no type of libibverbs
 //	meet/      how processes of one user find each other
 //

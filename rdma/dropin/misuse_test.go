@@ -18,15 +18,15 @@ import (
 )
 
 // The C programs of testdata hold the shim to what libibverbs does with objects that are destroyed twice, in use or foreign, the
-// loader to what it promises of signals and forks, and librdmacm to its events. They use abi.h and cma.h, as the libraries do,
+// loader to what it promises of signals, forks and programs that load libibverbs late, and librdmacm to its events. They use abi.h and cma.h, as the libraries do,
 // and print what differs.
 func TestProgramsOfC(t *testing.T) {
 	dir := build(t)
-	for name, says := range map[string]string{"misuse": "", "process": "",
+	for name, says := range map[string]string{"misuse": "", "process": "", "loaded": "",
 		"connect": "gorun-verbs: 192.0.2.1 is no address of this machine: programs on software devices reach each other on one machine\n"} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), name)
-			cc := exec.Command(testenv.Need(t, "gcc"), "-Wall", "-Wextra", "-pthread", "-o", out, filepath.Join("testdata", name+".c"),
+			cc := exec.Command(testenv.Need(t, "gcc"), "-Wall", "-Wextra", "-pthread", "-o", out, filepath.Join("testdata", name+".c"), "-ldl", "-Wl,--as-needed",
 				filepath.Join(dir, "verbs", "librdmacm.so.1"), filepath.Join(dir, "verbs", "libibverbs.so.1"))
 			if said, err := cc.CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, said)

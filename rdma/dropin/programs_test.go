@@ -35,7 +35,7 @@ func build(t testing.TB) string {
 	t.Helper()
 	testenv.Need(t, "gcc")
 	// go test looks for changes in what a test opens, and not in what a command that it runs does.
-	for _, dir := range []string{"library", "meet", "shim", "cm", "../../internal/cgoloader"} {
+	for _, dir := range []string{"library", "meet", "shim", "cm", "paths", "../../internal/cgoloader"} {
 		_, _ = os.ReadDir(dir)
 	}
 	return built.In(t, func(dir string) error {
@@ -76,7 +76,11 @@ func fabric(t testing.TB) string {
 // program is a command under gorun-verbs, as user uid.
 func program(ctx context.Context, t testing.TB, uid int, words ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
-	testenv.Need(t, words[0])
+	tool := words[0]
+	if tool == "env" {
+		tool = words[slices.IndexFunc(words[1:], func(w string) bool { return !strings.Contains(w, "=") })+1]
+	}
+	testenv.Need(t, tool)
 	cmd := exec.CommandContext(ctx, filepath.Join(build(t), "gorun-verbs"), append([]string{"--fabric", fabric(t)}, words...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &out, &out, "/", 10*time.Second // what fio has forked lives on without it
@@ -135,9 +139,19 @@ var others = []struct{ server, client string }{
 	{"fi_pingpong -p verbs -e msg -c -I 100 -B PORT", "fi_pingpong -p verbs -e msg -c -I 100 -P PORT 127.0.0.1"},
 	{"fi_pingpong -p verbs -e dgram -c -I 100 -B PORT", "fi_pingpong -p verbs -e dgram -c -I 100 -P PORT 127.0.0.1"},
 	{"fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 100 -B PORT", "fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 100 -P PORT 127.0.0.1"},
+	{ucx + "-p PORT -c 0", ucx + "-p PORT -t tag_lat -n 500 127.0.0.1"},
+	{ucx + "-p PORT -c 0", ucx + "-p PORT -t tag_bw -s 1048576 -n 100 127.0.0.1"},
+	{ucx + "-p PORT -c 0", ucx + "-p PORT -t ucp_get -n 500 127.0.0.1"},
+	{ucx + "-p PORT -c 0", ucx + "-p PORT -t ucp_cswap -n 500 127.0.0.1"},
+	{ud + "-p PORT -c 0", ud + "-p PORT -t tag_bw -s 65536 -n 100 127.0.0.1"},
 	{"fio --ioengine=rdma --name=a --port=PORT --bs=64k --size=4m --rw=read --iodepth=4", "fio --ioengine=rdma --name=b --port=PORT --hostname=127.0.0.1 --verb=write --bs=64k --size=4m --rw=write --iodepth=4"},
 	{"fio --ioengine=rdma --thread --name=a --port=PORT --bs=64k --size=4m --rw=read", "fio --ioengine=rdma --thread --name=b --port=PORT --hostname=127.0.0.1 --verb=write --bs=64k --size=4m --rw=write"},
 }
+
+const (
+	ucx = "env UCX_NET_DEVICES=soft0:1 UCX_TLS=rc,self ucx_perftest "
+	ud  = "env UCX_NET_DEVICES=soft0:1 UCX_TLS=ud,self ucx_perftest "
+)
 
 func TestPairs(t *testing.T) {
 	testenv.Part(t, testenv.Tools)
@@ -192,6 +206,23 @@ func TestCIPage(t *testing.T) {
 	cmd.Env = append(os.Environ(), "PATH="+build(t)+":"+os.Getenv("PATH"), "GORUN_VERBS_FABRIC="+fabric(t))
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "RDMA_Write BW Test") < 8 {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Open MPI moves its messages by UCX over the device.
+func TestOpenMPIOverUCX(t *testing.T) {
+	testenv.Part(t, testenv.Peers)
+	testenv.NoLeaks(t)
+	ring := filepath.Join(t.TempDir(), "ring")
+	if out, err := exec.Command(testenv.Need(t, "mpicc.openmpi"), "-o", ring, "testdata/ring.c").CombinedOutput(); err != nil {
+		t.Fatalf("mpicc: %v\n%s", err, out)
+	}
+	for _, way := range []string{"rc", "ud"} {
+		cmd, out := program(testenv.Deadline(t, 2*time.Minute), t, os.Geteuid(), "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc", "ucx",
+			"-x", "UCX_NET_DEVICES=soft0:1", "-x", "UCX_TLS="+way+",self", "-x", "UCX_LOG_LEVEL=info", "-np", "3", ring)
+		if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "sum 3") || !strings.Contains(out.String(), way+"_verbs/soft0:1") {
+			t.Errorf("%s: %v\n%s", way, err, out)
+		}
 	}
 }
 
