@@ -150,7 +150,7 @@ func checkResults(text string, ranks int) error {
 		{"bytes written", r.OneCall.WriteBytes == pairs*r.PerPeer},
 		{"copies: one for each rank", r.OneCall.Copies == ranks},
 		// Over TCP a write counts when its answer comes, be it in a later call: tests of cmd/a2a hold how many there are.
-		{"the device writes", r.OneCall.Device > 0},
+		{"the device writes", r.OneCall.Device > 0 || pairs == 0},
 		{"bytes copied", r.OneCall.CopyBytes == ranks*r.PerPeer},
 	} {
 		if !c.ok {
