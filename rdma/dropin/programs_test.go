@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -266,22 +267,25 @@ func freePort(t testing.TB) string {
 // listens waits until a process listens at the port of TCP, or by librdmacm, without a connection to it, which would be the client's.
 func listens(t testing.TB, port string) {
 	t.Helper()
+	testenv.Await(t, 30*time.Second, "a server at port "+port, func() bool { return isListened(t, port) })
+}
+
+func isListened(t testing.TB, port string) bool {
+	t.Helper()
+	if strings.Contains(names(t), "/"+fabric(t)+"/cm/") {
+		return true
+	}
 	var n int
 	fmt.Sscan(port, &n)
-	testenv.Await(t, 30*time.Second, "a server at port "+port, func() bool {
-		if strings.Contains(names(t), "/"+fabric(t)+"/cm/") {
-			return true
-		}
-		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-			text, err := os.ReadFile(file)
-			for line := range strings.Lines(string(text)) {
-				if f := strings.Fields(line); err == nil && len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) && f[3] == "0A" {
-					return true
-				}
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(file)
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); err == nil && len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) && f[3] == "0A" {
+				return true
 			}
 		}
-		return false
-	})
+	}
+	return false
 }
 
 // A server that is killed gives its client a completion with an error, and leaves no name.
@@ -307,6 +311,64 @@ func TestKilledPeer(t *testing.T) {
 	}
 	if strings.Contains(names(t), "/"+fabric(t)+"/") {
 		t.Errorf("a name is left:\n%s", names(t))
+	}
+}
+
+// Either side is killed at a random moment, a hundred times: the other ends by itself, unless it waits for a client as it did before
+// there was one, and no name is left.
+func TestRandomKills(t *testing.T) {
+	testenv.Part(t, testenv.Faults)
+	testenv.NoLeaks(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	kinds := []struct{ server, client string }{
+		{"ib_write_bw -D 60 -p PORT", "ib_write_bw -D 60 -p PORT 127.0.0.1"},
+		{"ib_atomic_bw -D 60 -p PORT", "ib_atomic_bw -D 60 -p PORT 127.0.0.1"},
+		{"ib_read_bw -R -D 60 -p PORT", "ib_read_bw -R -D 60 -p PORT 127.0.0.1"},
+		{"rping -s -p PORT", "rping -c -a 127.0.0.1 -p PORT"},
+	} // who only receives, as ib_send_bw's server or a client of ucx_perftest without credit, hears nothing of its peer's death, as with a card
+	for i := range 100 {
+		kind := kinds[rng.IntN(len(kinds))]
+		delay, first := time.Duration(rng.IntN(400))*time.Millisecond, rng.IntN(2)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Limit(20*time.Second))
+		port := freePort(t)
+		words := func(s string) []string { return strings.Fields(strings.ReplaceAll(s, "PORT", port)) }
+		var sides [2]*exec.Cmd
+		var said [2]*bytes.Buffer
+		for k, s := range []string{kind.server, kind.client} {
+			sides[k], said[k] = program(ctx, t, os.Geteuid(), words(s)...)
+			if err := sides[k].Start(); err != nil {
+				t.Fatal(err)
+			}
+			if k == 0 {
+				listens(t, port)
+			}
+		}
+		time.Sleep(delay) // the moment of the kill, not a wait for anything
+		_ = sides[first].Process.Kill()
+		_ = sides[first].Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- sides[1-first].Wait() }()
+		for waits := false; ; {
+			select {
+			case <-ended:
+			case <-time.After(2 * time.Second):
+				if !waits && first == 1 && isListened(t, port) {
+					waits = true
+					_ = sides[0].Process.Kill()
+				}
+				continue
+			}
+			break
+		}
+		if ctx.Err() != nil || strings.Contains(said[1-first].String(), "goroutine ") {
+			t.Fatalf("kill %d, after %v: the peer of the killed one hung or crashed: %s, side %d\n%s", i, delay, kind.server, first, said[1-first])
+		}
+		cancel()
+		if left := names(t); strings.Contains(left, "/"+fabric(t)+"/") {
+			t.Fatalf("kill %d: a name is left:\n%s", i, left)
+		}
 	}
 }
 
