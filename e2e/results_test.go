@@ -128,9 +128,6 @@ func checkResults(text string, ranks int) error {
 			WriteBytes int `json:"write_bytes"`
 			Copies     int `json:"copies"`
 			CopyBytes  int `json:"copy_bytes"`
-			Signals    int `json:"signals"`
-			Describe   int `json:"descriptors"`
-			Credits    int `json:"credits"`
 			Device     int `json:"device_writes"`
 		} `json:"one_call"`
 	}

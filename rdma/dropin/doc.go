@@ -1,4 +1,4 @@
-// Package dropin holds the tests of a libibverbs.so.1 that has software devices, and of a librdmacm.so.1 over it, so that
+// Package dropin says how trouble is asked for, and holds the tests of a libibverbs.so.1 that has software devices, and of a librdmacm.so.1 over it, so that
 // any verbs program runs without hardware: cmd/gorun-verbs puts them in front of the system's.
 //
 //	shim/      libibverbs.so.1, in C: objects as libibverbs lays them out, its functions, an empty poll

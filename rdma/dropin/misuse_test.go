@@ -56,7 +56,7 @@ func TestTrouble(t *testing.T) {
 	const check = "gorun-verbs: check: "
 	for name, want := range map[string]string{
 		"none":     "",
-		"touched":  check + `queue pair 0x[0-9a-f]+: the memory that request 0x11 sends was written to before .*\n`,
+		"touched":  check + `queue pair 0x[0-9a-f]+: the memory that request 0x11 sends changed before .*\n`,
 		"silent":   check + `queue pair 0x[0-9a-f]+: its last 16 requests ask for no completion .*\n`,
 		"full":     check + `queue pair 0x[0-9a-f]+: a post beyond its send queue: 16 requests .*, max_send_wr is 16\n`,
 		"receives": check + `queue pair 0x[0-9a-f]+: a post beyond its receive queue: max_recv_wr is 16\n`,

@@ -174,8 +174,8 @@ func TestPairs(t *testing.T) {
 }
 
 // A program that waits for its peer before it ends, as perftest's do and ibv_rc_pingpong does not, gives the same where everything is late, out of
-// order and repeated, and where the port goes down; and nothing that it does is what cards punish. (Over -R perftest 4.5 writes
-// to the memory of a message of its own that is under way.)
+// order and repeated, and where the port goes down; and nothing that it does is what cards punish. (With -R perftest 4.5
+// receives into the memory that it sends from.)
 func TestPairsInTrouble(t *testing.T) {
 	testenv.Part(t, testenv.Tools)
 	t.Setenv("GORUN_VERBS_ADVERSE", "7,link")

@@ -7,17 +7,27 @@ import (
 	"github.com/gorun-mpi/gorun/rdma"
 )
 
+// troubled gives a node whose device an Adversary has, the queue pair of its writes, and write, which writes a byte into a peer's
+// memory and tells how that completed and what is there.
+func troubled(t *testing.T, adversary Adversary) (a *node, qa *queuePair, write func(byte) (rdma.WCStatus, byte)) {
+	noLeaks(t)
+	n := nodes(t, 2, Config{Adversary: &adversary})
+	a = n[0]
+	qa, _ = pair(t, a, n[1], attrs())
+	from, to := a.alloc(8, all), n[1].alloc(8, all)
+	return a, qa, func(b byte) (rdma.WCStatus, byte) {
+		from.Bytes()[0] = b
+		post(t, qa, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(from, 0, 1)}, RemoteAddr: to.Addr(), RKey: to.RKey()})
+		return a.poll(1)[0].Status, to.Bytes()[0]
+	}
+}
+
 // A port that goes down comes up again, both are told, and no request fails meanwhile.
 func TestAdversaryFlapsThePort(t *testing.T) {
-	noLeaks(t)
-	n := nodes(t, 2, Config{Adversary: &Adversary{Seed: 3, Flaps: true}})
-	a, b := n[0], n[1]
-	qa, _ := pair(t, a, b, attrs())
-	from, to := a.alloc(8, all), b.alloc(8, all)
+	a, _, write := troubled(t, Adversary{Seed: 3, Flaps: true})
 	for told := []rdma.EventType(nil); !slices.Equal(told, []rdma.EventType{rdma.EventPortErr, rdma.EventPortActive}); {
-		post(t, qa, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(from, 0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()})
-		if wc := a.poll(1)[0]; wc.Status != rdma.WCSuccess {
-			t.Fatalf("a request completed with %v", wc.Status)
+		if status, _ := write(1); status != rdma.WCSuccess {
+			t.Fatalf("a request completed with %v", status)
 		}
 		if e, ok := a.ctx.NextAsync(); ok {
 			told = append(told, e.Type)
@@ -30,19 +40,13 @@ func TestAdversaryFlapsThePort(t *testing.T) {
 
 // A lost request is not executed, and its queue pair is in error; one in about a hundred is.
 func TestAdversaryLosesRequests(t *testing.T) {
-	noLeaks(t)
-	n := nodes(t, 2, Config{Adversary: &Adversary{Seed: 3, Losses: true}})
-	a, b := n[0], n[1]
-	qa, _ := pair(t, a, b, attrs())
-	from, to := a.alloc(8, all), b.alloc(8, all)
+	_, qa, write := troubled(t, Adversary{Seed: 3, Losses: true})
 	for i := 1; ; i++ {
-		from.Bytes()[0] = byte(i)
-		post(t, qa, rdma.SendWR{Opcode: rdma.WRRDMAWrite, Flags: rdma.SendSignaled, SGL: []rdma.SGE{sge(from, 0, 1)}, RemoteAddr: to.Addr(), RKey: to.RKey()})
-		wc := a.poll(1)[0]
-		if got := to.Bytes()[0]; wc.Status == rdma.WCRetryExcErr && got == byte(i-1) {
+		status, got := write(byte(i))
+		if status == rdma.WCRetryExcErr && got == byte(i-1) {
 			break
-		} else if wc.Status != rdma.WCSuccess || got != byte(i) || i == 20*lostOneIn {
-			t.Fatalf("request %d completed with %v, and its peer has %d", i, wc.Status, got)
+		} else if status != rdma.WCSuccess || got != byte(i) || i == 20*lostOneIn {
+			t.Fatalf("request %d completed with %v, and its peer has %d", i, status, got)
 		}
 	}
 	if state, _ := qa.Query(); state.State != rdma.StateErr {

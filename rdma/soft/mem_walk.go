@@ -32,7 +32,7 @@ type Step struct {
 func Walk(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) []Step {
 	q := qp.(*queuePair)
 	o, p, s := op.Operation(), q.p, q.p.self
-	steps, e := checks{request: o, key: rkey, addr: addr, length: length}.of(p.regions, q.own)
+	steps, e := walkTables(p.regions, q.own, o, rkey, addr, length)
 	if e == nil {
 		return steps
 	}
@@ -73,7 +73,7 @@ func WalkPeer(qp rdma.QP, op rdma.WROpcode, rkey uint32, addr, length uint64) []
 	if q.peer == nil || q.remote == nil {
 		return nil
 	}
-	steps, _ := checks{request: op.Operation(), key: rkey, addr: addr, length: length}.of(q.peer.regions, q.remote)
+	steps, _ := walkTables(q.peer.regions, q.remote, op.Operation(), rkey, addr, length)
 	return steps
 }
 
@@ -86,27 +86,20 @@ func note(steps *[]Step, ok bool, failed rdma.WCStatus, name, format string, arg
 	return ok
 }
 
-// checks are those of a request that tables tell, from request to binding.
-type checks struct {
-	request      *rdma.Operation
-	key          uint32
-	addr, length uint64
-}
-
-// of checks against a device's protection table for its queue pair c. Without an entry nothing follows.
-func (w checks) of(regions []regionEntry, c *queueContext) (steps []Step, e *regionEntry) {
-	o := w.request
+// walkTables has the steps that the tables of a device tell of a request for its queue pair c, from request to binding. Without an
+// entry none follows.
+func walkTables(regions []regionEntry, c *queueContext, o *rdma.Operation, rkey uint32, addr, length uint64) (steps []Step, e *regionEntry) {
 	denied := func(ok bool, name, format string, args ...any) bool {
 		return note(&steps, ok, rdma.WCRemAccessErr, name, format, args...)
 	}
 	rights := atomic.LoadUint32(&c.rights)
-	aligned := o.Moves != rdma.MovesWord || w.addr%8 == 0 && w.length == uint64(o.Bytes)
+	aligned := o.Moves != rdma.MovesWord || addr%8 == 0 && length == uint64(o.Bytes)
 	if !note(&steps, permits(rights, o) && aligned, rdma.WCRemInvReqErr, "request", "%s of %d bytes, queue pair %d grants %v",
-		o.Name, w.length, c.num, rdma.Access(rights&0xff)) || o.Needs&rdma.NeedsRemote == 0 || w.length == 0 {
+		o.Name, length, c.num, rdma.Access(rights&0xff)) || o.Needs&rdma.NeedsRemote == 0 || length == 0 {
 		return steps, nil
 	}
-	index := w.key >> 8
-	if !denied(int(index) < len(regions), "index", "key %#x is line %d of %d", w.key, index, len(regions)) {
+	index := rkey >> 8
+	if !denied(int(index) < len(regions), "index", "key %#x is line %d of %d", rkey, index, len(regions)) {
 		return steps, nil
 	}
 	e = &regions[index]
@@ -115,18 +108,18 @@ func (w checks) of(regions []regionEntry, c *queueContext) (steps []Step, e *reg
 	if state&regionLive != 0 {
 		found = fmt.Sprintf("tag %#02x", uint8(state))
 	}
-	if !denied(state == uint64(w.key)|regionLive, "tag", "tag %#02x, the line has %s", uint8(w.key), found) ||
+	if !denied(state == uint64(rkey)|regionLive, "tag", "tag %#02x, the line has %s", uint8(rkey), found) ||
 		!denied(e.pd == c.pd, "domain", "domain %d, the line has %d", c.pd, e.pd) {
 		return steps, nil
 	}
-	off := w.addr - e.addr
-	inside := w.addr >= e.addr && off <= e.length && w.length <= e.length-off
-	if !denied(inside, "range", "%#x to %#x, the region has %#x to %#x", w.addr, w.addr+w.length, e.addr, e.addr+e.length) ||
+	off := addr - e.addr
+	inside := addr >= e.addr && off <= e.length && length <= e.length-off
+	if !denied(inside, "range", "%#x to %#x, the region has %#x to %#x", addr, addr+length, e.addr, e.addr+e.length) ||
 		!denied(uint32(o.Access)&^e.access == 0, "rights", "%v, the region grants %v", o.Access, rdma.Access(e.access)) {
 		return steps, nil
 	}
 	if e.kind&kindPrivate != 0 && !denied(e.queue == c.num, "binding", "queue pair %d, the window is for %d", c.num, e.queue) {
-		return steps, nil
+		e = nil
 	}
 	return steps, e
 }

@@ -148,7 +148,7 @@ func (c *checker) completes(w *rdma.WC) {
 		case errors.Is(err, unix.EFAULT):
 			c.say("unmapped", q, "queue pair %#x: the memory that request %#x sends was unmapped before its completion was polled", q.Num(), p.id)
 		case err == nil && sum != p.sum:
-			c.say("touched", q, "queue pair %#x: the memory that request %#x sends was written to before its completion was polled: a card sends the old bytes, the new ones, or some of each", q.Num(), p.id)
+			c.say("touched", q, "queue pair %#x: the memory that request %#x sends changed before its completion was polled: a card sends the old bytes, the new ones, or some of each", q.Num(), p.id)
 		}
 	}
 	if at >= 0 && w.Status == rdma.WCRemAccessErr {
@@ -174,8 +174,8 @@ func (c *checker) refused(q *pairOf, p *posted) {
 	c.say("refused", q, "queue pair %#x: request %#x: rkey %#x, address %#x, %d bytes: %s", q.Num(), p.id, p.rkey, p.addr, p.bytes, why)
 }
 
-// destroys is told of an object that the program destroys.
-func (c *checker) destroys(o *object) {
+// destroyed is told of an object that the program has destroyed.
+func (c *checker) destroyed(o *object) {
 	switch v := o.value.(type) {
 	case *pairOf:
 		c.pairs.CompareAndDelete(v.Num(), v)
@@ -190,11 +190,11 @@ func (c *checker) destroys(o *object) {
 // memory is where scatter entries lie in this process; nil if one of them is in no region of the program's memory.
 func (c *checker) memory(list []rdma.SGE) (at []unix.RemoteIovec) {
 	for _, s := range list {
-		r, ok := c.regions.Load(s.LKey)
-		if !ok || r.(regionOf).Bytes() == nil {
+		r, _ := c.regions.Load(s.LKey)
+		mr, ok := r.(regionOf)
+		if !ok || mr.Bytes() == nil {
 			return nil
 		}
-		mr := r.(regionOf)
 		at = append(at, unix.RemoteIovec{Base: place(mr.Bytes()) + uintptr(s.Addr-mr.Addr()), Len: int(s.Length)})
 	}
 	return at

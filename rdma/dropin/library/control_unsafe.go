@@ -118,10 +118,11 @@ func gd_close(h C.gd_handle) C.int {
 //export gd_destroy
 func gd_destroy(h C.gd_handle) C.int {
 	if o := find(handle(h)); o != nil && o.of != nil {
-		if check != nil {
-			check.destroys(o)
+		err := o.destroy()
+		if check != nil && err == nil {
+			check.destroyed(o)
 		}
-		return errno(o.destroy())
+		return errno(err)
 	}
 	return invalid
 }
@@ -202,99 +203,6 @@ func gd_alloc_pd(h C.gd_handle, out *C.gd_handle) C.int {
 		}
 		return made(out, domainOf{pd, ctx}, ctx, pd.Close)
 	})
-}
-
-// memory is the program's.
-func memory(m *C.struct_gd_mr) []byte {
-	if m.addr == nil {
-		return nil
-	}
-	return unsafe.Slice((*byte)(m.addr), int(m.length))
-}
-
-//export gd_reg_mr
-func gd_reg_mr(h C.gd_handle, m *C.struct_gd_mr) C.int {
-	pd, ok := get[domainOf](handle(h))
-	access := rdma.Access(m.access)
-	whole := m.addr == nil && access&rdma.AccessOnDemand != 0
-	if !ok || m.kind != C.GD_MR_DMABUF && !whole && (m.addr == nil || m.length > 1<<47) {
-		return invalid
-	}
-	var mr rdma.MR
-	err := errors.Join(room[regionOf](pd.of, small.MaxMR), fits(int(m.length), int(small.MaxMRSize)))
-	switch {
-	case err != nil:
-	case m.kind == C.GD_MR_PLAIN:
-		mr, err = pd.RegMR(memory(m), access)
-	case m.kind == C.GD_MR_IOVA:
-		mr, err = pd.RegMRIOVA(memory(m), uint64(m.iova), access)
-	default:
-		mr, err = pd.RegDMABufMR(uint64(m.offset), uint64(m.length), uint64(m.iova), int(m.fd), access)
-	}
-	if err != nil {
-		return errno(err)
-	}
-	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
-	if check != nil {
-		check.regions.Store(mr.LKey(), regionOf{mr})
-	}
-	return errno(made(&m.handle, regionOf{mr}, pd.of, mr.Close))
-}
-
-//export gd_rereg_mr
-func gd_rereg_mr(h C.gd_handle, flags C.int, to C.gd_handle, m *C.struct_gd_mr) C.int {
-	mr, ok := get[regionOf](handle(h))
-	pd, has := get[domainOf](handle(to))
-	if !ok || rdma.ReregFlags(flags)&rdma.ReregPD != 0 && !has || m.length > 1<<47 {
-		return invalid
-	}
-	err := mr.Rereg(rdma.ReregFlags(flags), pd.PD, memory(m), rdma.Access(m.access))
-	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
-	if check != nil {
-		check.regions.Store(mr.LKey(), mr)
-	}
-	return errno(err)
-}
-
-//export gd_advise_mr
-func gd_advise_mr(h C.gd_handle, advice C.int, flags C.uint32_t, sg unsafe.Pointer, n C.uint32_t) C.int {
-	return with(h, func(pd domainOf) error {
-		return pd.AdviseMR(rdma.Advice(advice), rdma.AdviseFlags(flags), entries(sg, n))
-	})
-}
-
-//export gd_alloc_mw
-func gd_alloc_mw(h C.gd_handle, typ C.int, out *C.gd_handle, rkey *C.uint32_t) C.int {
-	return with(h, func(pd domainOf) error {
-		if err := room[windowOf](pd.of, small.MaxMW); err != nil {
-			return err
-		}
-		mw, err := pd.AllocMW(rdma.MWType(typ))
-		if err != nil {
-			return err
-		}
-		*rkey = C.uint32_t(mw.RKey())
-		return made(out, windowOf{mw}, pd.of, mw.Close)
-	})
-}
-
-// bound is the memory that a window is bound to; an unbinding names no region.
-func bound(b *C.struct_gd_bind) (rdma.MWBind, bool) {
-	mr, ok := get[regionOf](handle(b.mr))
-	return rdma.MWBind{MR: mr.MR, Addr: uint64(b.addr), Length: uint64(b.length), Access: rdma.Access(b.access)}, ok || b.mr == 0
-}
-
-//export gd_bind_mw
-func gd_bind_mw(q, w C.gd_handle, id C.uint64_t, flags C.uint32_t, b *C.struct_gd_bind, rkey *C.uint32_t) C.int {
-	qp, ok1 := get[*pairOf](handle(q))
-	mw, ok2 := get[windowOf](handle(w))
-	bind, ok3 := bound(b)
-	if !ok1 || !ok2 || !ok3 {
-		return invalid
-	}
-	err := qp.BindMW(mw.MW, uint64(id), rdma.SendFlags(flags), bind)
-	*rkey = C.uint32_t(mw.RKey())
-	return errno(err)
 }
 
 //export gd_create_channel
@@ -463,8 +371,8 @@ func gd_create_qp(h C.gd_handle, a *C.struct_gd_qp) C.int {
 	} else if a.srq != 0 {
 		return invalid
 	}
-	most := init.Cap
-	if err := errors.Join(room[*pairOf](pd.of, small.MaxQP), fits(most.MaxSendWR, small.MaxQPWR, most.MaxRecvWR, small.MaxQPWR, most.MaxSendSGE, small.MaxSGE, most.MaxRecvSGE, small.MaxSGE)); err != nil {
+	asked := init.Cap
+	if err := errors.Join(room[*pairOf](pd.of, small.MaxQP), fits(asked.MaxSendWR, small.MaxQPWR, asked.MaxRecvWR, small.MaxQPWR, asked.MaxSendSGE, small.MaxSGE, asked.MaxRecvSGE, small.MaxSGE)); err != nil {
 		return errno(err)
 	}
 	qp, err := pd.CreateQP(init)

@@ -8,11 +8,8 @@ package main
 import "C"
 
 import (
-	"os"
 	"sync"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/rdma"
 )
@@ -44,21 +41,6 @@ var (
 	_ [8]byte  = [unsafe.Offsetof(rdma.SGE{}.Length)]byte{}
 	_ [12]byte = [unsafe.Offsetof(rdma.SGE{}.LKey)]byte{}
 )
-
-func place(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
-
-// mapped tells whether all pages of memory are there.
-func mapped(mem []byte) bool {
-	page := uintptr(os.Getpagesize())
-	first := place(mem) &^ (page - 1)
-	n := place(mem) + uintptr(len(mem)) - first
-	if n == 0 {
-		return true
-	}
-	seen := make([]byte, (n+page-1)/page)
-	_, _, err := unix.Syscall(unix.SYS_MINCORE, first, n, uintptr(unsafe.Pointer(&seen[0])))
-	return err != unix.ENOMEM
-}
 
 func entries(sg unsafe.Pointer, n C.uint32_t) []rdma.SGE {
 	return unsafe.Slice((*rdma.SGE)(sg), int(n))

@@ -15,12 +15,12 @@ var small = rdma.DeviceAttr{MaxQP: 8, MaxQPWR: 64, MaxSGE: 2, MaxCQ: 8, MaxCQE: 
 // limits are the device's, or the small ones.
 func limits(ctx rdma.Context) rdma.DeviceAttr {
 	a := ctx.QueryDevice()
-	if fabric.limited {
-		s := small
-		s.ClockHz, s.NodeGUID, s.ODP, s.SRQResize = a.ClockHz, a.NodeGUID, a.ODP, a.SRQResize
-		return s
+	if !fabric.limited {
+		return a
 	}
-	return a
+	s := small
+	s.ClockHz, s.NodeGUID, s.ODP, s.SRQResize = a.ClockHz, a.NodeGUID, a.ODP, a.SRQResize
+	return s
 }
 
 // fits refuses what is larger than the small limits, in pairs of what is asked for and its limit.

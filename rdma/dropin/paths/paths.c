@@ -20,4 +20,8 @@ int __xstat(int version, const char *path, struct stat *to) {
 	return stat(path, to);
 }
 
+// The same by the names that programs for large files have.
+int stat64(const char *restrict path, struct stat *restrict to) { return stat(path, to); }
+int __xstat64(int version, const char *path, struct stat *to) { return __xstat(version, path, to); }
+
 int access(const char *path, int mode) { return (int)syscall(SYS_faccessat, AT_FDCWD, shown(path), mode); }
