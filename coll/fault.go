@@ -80,6 +80,7 @@ type faults struct {
 	team     *Team
 	waitsFor int    // the peer that was told so, see deadlocked
 	chain    uint64 // and the length of the chain; 0 if it was not
+	words    uint64 // waiting words that went by a write of the device, for tests
 }
 
 // answerTime bounds the wait for a member whose call does not match to say what
@@ -316,7 +317,9 @@ func (fs *faults) tellWaiting(peer int, word uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.writeWord(0, p.lane+8, p.rkey, word)
-	t.mesh.post(q, 1, false)
+	if _, ok := t.mesh.post(q, 1, false); ok {
+		fs.words++
+	}
 }
 
 // entangled ends the call of a member that waits in a circle for peer.
