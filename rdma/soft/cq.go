@@ -31,8 +31,7 @@ type completionQueue struct {
 	count uint32 // len of the ring: stored with mu held, loaded by an empty poll
 	over  atomic.Bool
 
-	queues atomic.Pointer[[]*queuePair]   // attached; replaced under mu
-	shared atomic.Pointer[[]*sharedQueue] // that those take from; the same
+	shared atomic.Pointer[[]*sharedQueue] // that queue pairs attached take from; replaced under mu
 
 	channel       *compChannel // nil without one
 	ignoreOverrun bool
@@ -46,6 +45,7 @@ type completionQueue struct {
 	armed  uint32 // as head.armed
 	closed bool
 	uses   int
+	queues []*queuePair   // attached
 	own    []*sharedQueue // that complete here, of whatever queue pairs
 }
 
@@ -133,7 +133,6 @@ func (c *context) newCQ(op string, attr rdma.CQInitAttr) (*completionQueue, erro
 		return nil, &rdma.OpError{Op: op, Detail: fmt.Sprintf("all %d completion queues are in use: close one first", p.layout.completions), Err: rdma.ErrNoMemory}
 	}
 	cq := &completionQueue{ctx: c, p: p, index: uint32(i), head: &p.cqs[i], size: cqe}
-	cq.queues.Store(new([]*queuePair))
 	cq.shared.Store(new([]*sharedQueue))
 	atomic.StoreUint32(&cq.head.attention, 0)
 	atomic.StoreUint32(&cq.head.armed, 0)
@@ -195,8 +194,15 @@ func (c *completionQueue) hold() error {
 func (c *completionQueue) attach(q *queuePair) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := *c.queues.Load(); !slices.Contains(old, q) {
-		c.setQueues(append(append(make([]*queuePair, 0, len(old)+1), old...), q)) // no room to grow: it is QPBytes' too
+	if slices.Contains(c.queues, q) {
+		return
+	}
+	if len(c.queues) == cap(c.queues) { // by a quarter, so that it takes little more than QPBytes has
+		c.queues = append(make([]*queuePair, 0, len(c.queues)+len(c.queues)/4+1), c.queues...)
+	}
+	c.queues = append(c.queues, q)
+	if q.shared != nil {
+		c.listShared()
 	}
 }
 
@@ -205,21 +211,18 @@ func (c *completionQueue) detach(q *queuePair) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uses--
-	old := *c.queues.Load()
-	list := make([]*queuePair, 0, len(old))
-	for _, have := range old {
-		if have != q {
-			list = append(list, have)
-		}
+	if i := slices.Index(c.queues, q); i >= 0 {
+		c.queues = slices.Delete(c.queues, i, i+1)
 	}
-	c.setQueues(list)
+	if q.shared != nil {
+		c.listShared()
+	}
 }
 
-// setQueues replaces what is attached. Called with mu held.
-func (c *completionQueue) setQueues(list []*queuePair) {
-	c.queues.Store(&list)
+// listShared replaces the list of shared queues. Called with mu held.
+func (c *completionQueue) listShared() {
 	shared := slices.Clone(c.own)
-	for _, q := range list {
+	for _, q := range c.queues {
 		if q.shared != nil && q.recv == c && !slices.Contains(shared, q.shared) {
 			shared = append(shared, q.shared)
 		}
@@ -239,7 +242,7 @@ func (c *completionQueue) attachShared(h *sharedQueue) error {
 	if h.tags != nil && c.notes == nil {
 		c.notes = make([]tagNote, len(c.ring))
 	}
-	c.setQueues(*c.queues.Load())
+	c.listShared()
 	return nil
 }
 
@@ -248,7 +251,7 @@ func (c *completionQueue) detachShared(h *sharedQueue) {
 	defer c.mu.Unlock()
 	c.uses--
 	c.own = slices.DeleteFunc(c.own, func(have *sharedQueue) bool { return have == h })
-	c.setQueues(*c.queues.Load())
+	c.listShared()
 	c.remove(func(e *entry) bool { return e.q == nil && e.free == h.index })
 }
 
@@ -336,7 +339,7 @@ func (c *completionQueue) overrun() {
 		return
 	}
 	c.ctx.events.add(rdma.AsyncEvent{Type: rdma.EventCQErr, CQ: c})
-	for _, q := range *c.queues.Load() {
+	for _, q := range c.queues {
 		q.p.self.fault(q.own, faultFatal)
 	}
 }
@@ -457,7 +460,7 @@ func (c *completionQueue) broken() error {
 // harvest moves what initiators completed into the ring and gives the queue
 // pairs that are in ERR. Called with mu held.
 func (c *completionQueue) harvest() (failed []*queuePair) {
-	for _, q := range *c.queues.Load() {
+	for _, q := range c.queues {
 		ready := &c.p.ready[q.index]
 		if atomic.LoadUint32(ready) == 0 {
 			continue
