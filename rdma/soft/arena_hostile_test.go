@@ -57,6 +57,8 @@ func FuzzFrame(f *testing.F) {
 func FuzzEndpoint(f *testing.F) {
 	good := endpoint{rank: 1, pid: 2, started: 3, probe: 4, nonce: [16]byte{5}, host: "host", address: "127.0.0.1:6"}
 	f.Add(good.append(nil))
+	good.located = true
+	f.Add(good.append(nil))
 	f.Add([]byte{endpointVersion})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := parseEndpoint(b)

@@ -37,6 +37,12 @@ type Config struct {
 	// Advertise is the IP address that peers connect to; "" is that of
 	// Listen, or the loopback address if Listen has none.
 	Advertise string
+	// Located has the GIDs say where the provider listens: peers that are all Located need no endpoint of one in another Segment,
+	// and give AddEndpoint nil. It needs a Secret and an IPv4 address.
+	Located bool
+	// Unreached, if not nil, is told of each peer to which no connection could be made, and why, by a goroutine of its own; requests that
+	// wait for it tell a timeout.
+	Unreached func(peer rdma.GID, err error)
 	// Detour is the address of a process of this machine that carries connections which this host cannot make itself, as gorun's agents do; "": none.
 	Detour string
 	// Silence is how long a peer's host may acknowledge nothing over TCP before the peer is taken for lost: by [rdma.Witness], on
@@ -114,6 +120,9 @@ func (c *Config) validate() error {
 	}
 	if c.Secret != nil && len(c.Secret) < 16 {
 		return &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found a secret of %d bytes, expected at least 16", len(c.Secret)), Err: rdma.ErrInvalid}
+	}
+	if c.Located && c.Secret == nil {
+		return &rdma.OpError{Op: "soft.New", Detail: "found Located without a Secret, expected both: peers find each other over TCP", Err: rdma.ErrInvalid}
 	}
 	return nil
 }

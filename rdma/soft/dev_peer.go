@@ -64,11 +64,20 @@ func (s *peer) attach(arena []byte) {
 
 // addEndpoint learns of a peer.
 func (p *Provider) addEndpoint(gid rdma.GID, blob []byte) error {
-	e, err := parseEndpoint(blob)
-	if err != nil {
-		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v: %v (%d bytes)", gid, err, len(blob)), Err: rdma.ErrInvalid}
+	e, gids, ok := located(gid)
+	if len(blob) == 0 && !ok {
+		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("found no endpoint of %v, which says no address: expected a GID of a provider with Config.Located", gid), Err: rdma.ErrInvalid}
 	}
-	gids := gidsOf(e.host, int(e.rank), e.nonce)
+	e.secure = p.cfg.Secure != nil // else the handshake fails
+	if len(blob) > 0 {
+		var err error
+		if e, err = parseEndpoint(blob); err == nil {
+			gids, err = e.gids()
+		}
+		if err != nil {
+			return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("%v: %v (%d bytes)", gid, err, len(blob)), Err: rdma.ErrInvalid}
+		}
+	}
 	if gid != gids[0] && gid != gids[1] {
 		return &rdma.OpError{Op: "add_endpoint", Detail: fmt.Sprintf("found the endpoint of %v, expected that of %v", gids[0], gid), Err: rdma.ErrInvalid}
 	}

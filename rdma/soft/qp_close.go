@@ -21,11 +21,20 @@ func (q *queuePair) Close() error {
 
 // closeNow is Close of a queue pair that no other process has open.
 func (q *queuePair) closeNow() error {
+	q.p.acknowledge()
 	if !q.closeFirst() {
 		return nil
 	}
 	barrier()
 	return q.destroy(new(patience))
+}
+
+// acknowledge sends what peers over TCP are owed: a program that closes its queue pairs may end right after, when a card would long
+// have acknowledged what the program has seen.
+func (p *Provider) acknowledge() {
+	if n := p.tcp.Load(); n != nil {
+		n.flushAll()
+	}
 }
 
 // closeFirst is what comes before the barrier. It is false when that was done before.
@@ -42,6 +51,7 @@ func (q *queuePair) closeFirst() bool {
 
 // CloseQPs closes queue pairs of the context with one barrier for all of them.
 func (c *context) CloseQPs(qps []rdma.QP) error {
+	c.p.acknowledge()
 	var errs []error
 	mine := make([]*queuePair, 0, len(qps))
 	for _, qp := range qps {

@@ -187,6 +187,9 @@ func (n *network) start(l *link) {
 			}
 			if final || time.Since(begin) > n.patience || l.peer.lost.Load() {
 				if n.giveUp(l) {
+					if f := n.p.cfg.Unreached; f != nil && !l.peer.lost.Load() {
+						f(l.from, err)
+					}
 					break
 				}
 			}

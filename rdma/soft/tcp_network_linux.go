@@ -3,6 +3,7 @@ package soft
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -74,6 +75,14 @@ func newNetwork(p *Provider, secret []byte, secure Handshake) (*network, error) 
 	if n.address, err = advertised(bound, p.cfg.Advertise); err != nil {
 		l.Close()
 		return nil, &rdma.OpError{Op: "soft.New", Detail: err.Error(), Err: rdma.ErrInvalid}
+	}
+	if p.cfg.Located {
+		at, err := netip.ParseAddrPort(n.address)
+		if err != nil || !at.Addr().Is4() {
+			l.Close()
+			return nil, &rdma.OpError{Op: "soft.New", Detail: fmt.Sprintf("found the address %s, expected one of IPv4: GIDs have no room for another", n.address), Err: rdma.ErrInvalid}
+		}
+		p.gids = locate(p.gids, at)
 	}
 	n.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {

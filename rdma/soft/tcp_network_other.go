@@ -31,6 +31,7 @@ func (n *network) poll() (moved, looked bool)                      { return fals
 func (n *network) look(bool) (moved, looked bool)                  { return false, false }
 func (n *network) few() bool                                       { return false }
 func (n *network) rest()                                           {}
+func (n *network) flushAll()                                       {}
 func (n *network) settle()                                         {}
 func (n *network) close()                                          {}
 func (l *link) watch(bool)                                         {}
