@@ -4,7 +4,8 @@
 //	gorun-verbs ibv_rc_pingpong localhost
 //
 // It puts the directory of a libibverbs.so.1 of its own (rdma/dropin) in front of LD_LIBRARY_PATH, preloads what shows
-// /dev/infiniband/uverbsN, and becomes the program. Programs of one user on one machine reach each other. docs/verbs.md has the limits.
+// /dev/infiniband/uverbsN, and becomes the program. Programs of one user on one machine reach each other, and with --key those on
+// several hosts. docs/verbs.md has the limits.
 //
 // # Exit status
 //
@@ -27,8 +28,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun-mpi/gorun/cmd/internal/nearest"
+	"github.com/gorun-mpi/gorun/internal/ports"
 	"github.com/gorun-mpi/gorun/internal/self"
 	"github.com/gorun-mpi/gorun/internal/version"
+	"github.com/gorun-mpi/gorun/rdma/comch"
 	"github.com/gorun-mpi/gorun/rdma/dropin"
 )
 
@@ -43,6 +46,7 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, unix.
 // request is a command line that was understood.
 type request struct {
 	devices, fabric, adverse, completion string
+	key, iface, ports                    string
 	check, abort, version, help, man     bool
 	command                              []string
 }
@@ -58,6 +62,9 @@ func options() []option {
 	return []option{
 		{"device", "d", "NAME,...", "names of the software devices, as mlx5_0 (default: GORUN_VERBS_DEVICES, else soft0)", func(r *request) *string { return &r.devices }, nil},
 		{"fabric", "f", "NAME", "only programs with the same NAME reach each other (default: GORUN_VERBS_FABRIC, else none)", func(r *request) *string { return &r.fabric }, nil},
+		{"key", "k", "FILE", "reach programs on other hosts that have the same key, encrypted: 16 bytes or more that only you can read (default: GORUN_VERBS_KEY)", func(r *request) *string { return &r.key }, nil},
+		{"interface", "i", "NAME|CIDR", "network interface that other hosts connect to: eth1 or 10.9.0.0/16 (default: GORUN_VERBS_INTERFACE, else the first)", func(r *request) *string { return &r.iface }, nil},
+		{"tcp-ports", "", "FIRST-LAST", "listen for other hosts only at these TCP ports (default: GORUN_VERBS_TCP_PORTS, else any)", func(r *request) *string { return &r.ports }, nil},
 		{"adverse", "a", dropin.TroubleForm, "trouble on purpose: delays, queue pairs in any order, receives that seem missing, lost datagrams; limits: small ones; link: the port goes down and up; errors: requests without an answer", func(r *request) *string { return &r.adverse }, nil},
 		{"check", "c", "", "say what the program does that this device lets pass and cards punish", nil, func(r *request) *bool { return &r.check }},
 		{"check-abort", "", "", "as --check, and abort at the first such thing", nil, func(r *request) *bool { return &r.abort }},
@@ -101,6 +108,20 @@ func parse(args []string) (*request, error) {
 	}
 	if _, err := dropin.ParseTrouble(r.adverse); err != nil || r.adverse == "" && set.Changed("adverse") {
 		return nil, fmt.Errorf("--adverse: %w", cmp.Or(err, errors.New("found nothing, expected "+dropin.TroubleForm)))
+	}
+	if _, err := ports.Parse(r.ports); err != nil {
+		return nil, fmt.Errorf("--tcp-ports: %w", err)
+	}
+	if r.key != "" {
+		var err error
+		if r.key, err = filepath.Abs(r.key); err == nil { // the program may go elsewhere
+			_, err = comch.LoadKey(r.key)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--key: %w", err)
+		}
+	} else if os.Getenv("GORUN_VERBS_KEY") == "" && (r.iface != "" || r.ports != "") {
+		return nil, errors.New("--interface and --tcp-ports are of use with --key FILE alone: without it a program reaches this machine only")
 	}
 	for _, name := range strings.Split(r.devices, ",") {
 		if set.Changed("device") && (name == "" || len(name) > 63 || strings.Contains(name, "/")) {
@@ -163,7 +184,8 @@ func (r *request) environment(environ []string, dir string) []string {
 	case r.check:
 		check = "report"
 	}
-	for name, value := range map[string]string{"GORUN_VERBS_DEVICES": r.devices, "GORUN_VERBS_FABRIC": r.fabric, "GORUN_VERBS_ADVERSE": r.adverse, "GORUN_VERBS_CHECK": check} {
+	for name, value := range map[string]string{"GORUN_VERBS_DEVICES": r.devices, "GORUN_VERBS_FABRIC": r.fabric, "GORUN_VERBS_ADVERSE": r.adverse, "GORUN_VERBS_CHECK": check,
+		"GORUN_VERBS_KEY": r.key, "GORUN_VERBS_INTERFACE": r.iface, "GORUN_VERBS_TCP_PORTS": r.ports} {
 		if value != "" {
 			set[name] = value
 		}

@@ -11,13 +11,13 @@ import (
 const purpose = "run a program that uses libibverbs on software RDMA devices"
 
 // examples are in the help and in the manual.
-var examples = []string{"gorun-verbs ibv_devinfo -v", "gorun-verbs ib_write_bw & gorun-verbs ib_write_bw localhost", "gorun-verbs --device mlx5_0,mlx5_1 ./program"}
+var examples = []string{"gorun-verbs ibv_devinfo -v", "gorun-verbs ib_write_bw & gorun-verbs ib_write_bw localhost", "gorun-verbs --device mlx5_0,mlx5_1 ./program", "gorun-verbs --key key rping -s & ssh host2 gorun-verbs --key key rping -c -a host1"}
 
 func left(o *option) string { return roff.Option(o.long, o.short, o.value) }
 
 func help() string {
 	var b strings.Builder
-	b.WriteString("Usage: gorun-verbs [options] PROGRAM [arguments]\n\nRuns a program that uses libibverbs on software RDMA devices, without hardware,\nkernel module or root. Programs of one user on one machine reach each other.\n\nOptions:\n")
+	b.WriteString("Usage: gorun-verbs [options] PROGRAM [arguments]\n\nRuns a program that uses libibverbs on software RDMA devices, without hardware,\nkernel module or root. Programs of one user on one machine reach each other,\nthose on several hosts with --key.\n\nOptions:\n")
 	for _, o := range options() {
 		fmt.Fprintf(&b, "  %s\n        %s\n", left(&o), o.help)
 	}
@@ -36,7 +36,7 @@ func manual() string {
 	m.Section("SYNOPSIS")
 	m.Text("gorun-verbs [options] PROGRAM [arguments]")
 	m.Section("DESCRIPTION")
-	m.Text("gorun-verbs becomes PROGRAM with a libibverbs.so.1 whose devices are software. They need no hardware, kernel module or root. Programs of one user on one machine reach each other, by LID or by GID. Nothing stays in a file system, however programs end. docs/verbs.md names the limits and the programs that were run.")
+	m.Text("gorun-verbs becomes PROGRAM with a libibverbs.so.1 whose devices are software. They need no hardware, kernel module or root. Programs of one user on one machine reach each other, by LID or by GID; with --key programs on several hosts do, by GID. Nothing stays in a file system, however programs end. docs/verbs.md names the limits and the programs that were run.")
 	m.Section("OPTIONS")
 	for _, o := range options() {
 		m.Entry(left(&o), roff.Sentence(o.help))
@@ -82,7 +82,7 @@ _gorun_verbs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} i
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		-d|--device|-f|--fabric|-a|--adverse|--completion) ((i++)) ;;
+		-d|--device|-f|--fabric|-k|--key|-i|--interface|--tcp-ports|-a|--adverse|--completion) ((i++)) ;;
 		-*) ;;
 		*) COMPREPLY=($(compgen -f -- "$cur")); return ;;
 		esac

@@ -23,7 +23,7 @@ import (
 func TestProgramsOfC(t *testing.T) {
 	dir := build(t)
 	for name, says := range map[string]string{"misuse": "", "process": "", "loaded": "",
-		"connect": "gorun-verbs: 192.0.2.1 is no address of this machine: programs on software devices reach each other on one machine\n"} {
+		"connect": "gorun-verbs: 192.0.2.1 is no address of this machine: programs on several hosts reach each other by IPv4, with gorun-verbs --key\n"} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), name)
 			cc := exec.Command(testenv.Need(t, "gcc"), "-Wall", "-Wextra", "-pthread", "-o", out, filepath.Join("testdata", name+".c"), "-ldl", "-Wl,--as-needed",

@@ -5,7 +5,8 @@
 //	@gorun-verbs/UID/FABRIC/cm/SPACE/PORT
 //
 // so ports are not TCP's, the kernel frees them with the process, and a peer's death is the end of its connection. One packet
-// is one message (struct message). An event channel's descriptor is an epoll of its ids' sockets and of a bell that rings
+// is one message (struct message). Between hosts the device (../library/network.go) passes messages on: to a listener's
+// socket as one who connects to it, and from a socket pair whose other end it has. An event channel's descriptor is an epoll of its ids' sockets and of a bell that rings
 // while events are queued: there are no threads here, a program that asks for an event moves its ids on.
 #ifndef GORUN_DROPIN_CM_H
 #define GORUN_DROPIN_CM_H
@@ -58,6 +59,7 @@ struct id {
 	struct id *listener; // until its request was given to the program
 	enum state state;
 	int socket, own; // -1: none; own: its channel was made for it
+	int far;         // it listens for other hosts too; or its peer is on one
 	uint32_t given, acknowledged; // events
 	uint32_t psn;
 	uint8_t resources, depth, retry, rnr, tos, ack_timeout;
@@ -89,6 +91,8 @@ int move_to(struct id *id, struct channel *to); // an errno
 
 int port_name(struct id *id, uint16_t port, struct sockaddr_un *name, socklen_t *length); // an errno
 int port_take(struct id *id, uint16_t port);  // binds a socket to it, any for 0; an errno
+int listen_outside(struct id *id);            // for other hosts too, where they reach this one; an errno
+void end_outside(struct id *id);              // and no more
 int takes(const struct id *listener, const struct sockaddr_storage *address); // whether it listens there
 void advance(struct id *id);                  // its socket has something; no other id is freed
 
@@ -96,5 +100,10 @@ int port_state(struct ibv_context *context, struct ibv_port_attr *port); // an e
 int pair_to(struct id *id, int state);        // an errno
 int pair_limits(struct id *id, uint8_t *resources, uint8_t *depth); // of its device; an errno
 #pragma GCC visibility pop
+
+// Of libibverbs.so.1 here: errnos. socket is the name of a listener's socket, fd the device's from then on.
+int gorun_verbs_listen(char *socket, int size);
+int gorun_verbs_forget(char *socket);
+int gorun_verbs_call(char *socket, uint8_t *ip, int fd, int size);
 
 #endif

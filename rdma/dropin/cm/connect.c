@@ -9,6 +9,9 @@
 // Why a connection is refused, in InfiniBand's numbers.
 enum { GAVE_UP = 4, NO_SERVICE = 8, BY_PROGRAM = 28, BY_OPTIONS = 35 };
 
+// What the device says in a packet of one byte: ../library/network.go.
+enum { SAYS_NOBODY, SAYS_UNREACHED };
+
 static int datagrams(const struct id *id) { return id->id.qp_type == QPT_UD; }
 
 // data_room is how much private data a message has, which the other end gets whole, with zeros behind it.
@@ -78,6 +81,17 @@ static int set_limits(struct id *id, const struct rdma_conn_param *p) {
 	return 0;
 }
 
+// call_outside has the device connect to a listener of another host. The id's own socket, and so its port, ends.
+static int call_outside(struct id *id, struct sockaddr_un *name) {
+	int ends[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+		return errno;
+	close(id->socket);
+	id->socket = ends[0];
+	struct sockaddr_in *to = &id->id.route.addr.dst_sin;
+	return gorun_verbs_call(name->sun_path + 1, (uint8_t *)&to->sin_addr, ends[1], sizeof(struct message));
+}
+
 static int ask(struct id *id, const struct rdma_conn_param *p) {
 	static const struct rdma_conn_param most = {.responder_resources = RDMA_MAX_RESP_RES, .initiator_depth = RDMA_MAX_INIT_DEPTH, .retry_count = 7, .rnr_retry_count = 7};
 	struct sockaddr_un name;
@@ -95,7 +109,10 @@ static int ask(struct id *id, const struct rdma_conn_param *p) {
 		.retry = id->retry, .rnr = p->rnr_retry_count > 7 ? 7 : p->rnr_retry_count, .srq = id->id.qp != NULL ? id->id.qp->srq != NULL : p->srq};
 	if (p->private_data_len > data_room(id, REQUEST))
 		return EINVAL;
-	if (connect(id->socket, (struct sockaddr *)&name, length) != 0) {
+	if (id->far) {
+		if ((rc = call_outside(id, &name)) != 0)
+			return rc;
+	} else if (connect(id->socket, (struct sockaddr *)&name, length) != 0) {
 		rc = errno;
 		if (rc == EAGAIN) // nobody has taken what the listener's backlog holds
 			return raise_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
@@ -175,6 +192,8 @@ static int listen_at(struct id *id, int backlog) {
 		rc = errno;
 	if (rc == 0)
 		rc = watch_socket(id);
+	if (rc == 0)
+		rc = listen_outside(id);
 	if (rc == 0)
 		id->state = LISTENING;
 	return rc;
@@ -327,7 +346,11 @@ void advance(struct id *id) {
 	ssize_t n = recv(id->socket, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n != sizeof m || m.version != VERSION || m.length > sizeof m.data)
+	if (n == 1 && id->state == ASKING && *(uint8_t *)&m == SAYS_UNREACHED)
+		over(id), raise_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+	else if (n == 1 && id->state == ASKING)
+		refused(id, NO_SERVICE, NULL);
+	else if (n != sizeof m || m.version != VERSION || m.length > sizeof m.data)
 		ended(id);
 	else if (m.kind == REQUEST && id->state == CALLED)
 		id->peer = m, asked(id, &m);

@@ -32,6 +32,7 @@ struct id *id_make(struct channel *c, void *context, int space, int type) {
 }
 
 void id_free(struct id *id) {
+	end_outside(id);
 	unwatch_socket(id);
 	struct id **at = &all;
 	while (*at != id)
@@ -267,7 +268,50 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address) {
 	return rc == 0 ? 0 : fails(rc);
 }
 
-// resolve knows the addresses of this machine, the only one that peers are on.
+// ---- other hosts ----
+
+// outside gives the address by which other hosts reach this one, where they do: the device's GIDs have it.
+static int outside(struct in_addr *address) {
+	const char *key = getenv("GORUN_VERBS_KEY");
+	union ibv_gid gid;
+	int n;
+	if (key == NULL || *key == 0 || open_devices(&n) != 0 || ibv_query_gid(contexts[0], 1, 0, &gid) != 0)
+		return 0;
+	memcpy(address, gid.raw + 4, sizeof *address);
+	return 1;
+}
+
+int listen_outside(struct id *id) {
+	const struct sockaddr_storage *at = &id->id.route.addr.src_storage;
+	struct sockaddr_un name;
+	socklen_t length;
+	struct in_addr here;
+	if (!outside(&here) || !(is_any(at) || (at->ss_family == AF_INET && ((struct sockaddr_in *)at)->sin_addr.s_addr == here.s_addr)))
+		return 0;
+	int rc = port_name(id, rdma_get_src_port(&id->id), &name, &length);
+	if (rc == 0)
+		rc = gorun_verbs_listen(name.sun_path + 1, sizeof(struct message));
+	id->far = rc == 0;
+	return rc;
+}
+
+void end_outside(struct id *id) {
+	struct sockaddr_un name;
+	socklen_t length;
+	if (id->far && id->state == LISTENING && port_name(id, rdma_get_src_port(&id->id), &name, &length) == 0)
+		gorun_verbs_forget(name.sun_path + 1);
+}
+
+// away says that an address is out of reach.
+static int away(struct id *id, const struct sockaddr *to) {
+	char text[INET6_ADDRSTRLEN] = "";
+	const void *host = to->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)to)->sin_addr : &((const struct sockaddr_in6 *)to)->sin6_addr;
+	fprintf(stderr, "gorun-verbs: %s is no address of this machine: programs on several hosts reach each other by IPv4, with gorun-verbs --key\n",
+		inet_ntop(to->sa_family, host, text, sizeof text));
+	return raise_event(id, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, NULL);
+}
+
+// resolve takes an address of this machine, or where there is a network one of IPv4, which is tried when it is connected to.
 static int resolve(struct id *id, const struct sockaddr *from, const struct sockaddr *to) {
 	socklen_t length = to == NULL ? 0 : length_of(to);
 	struct rdma_addr *a = &id->id.route.addr;
@@ -280,16 +324,15 @@ static int resolve(struct id *id, const struct sockaddr *from, const struct sock
 		return rc;
 	a->dst_storage = (struct sockaddr_storage){0};
 	memcpy(&a->dst_storage, to, length);
+	struct sockaddr_storage route = a->dst_storage; // from where
 	if (!is_here(&a->dst_storage)) {
-		char text[INET6_ADDRSTRLEN] = "";
-		const void *host = to->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)to)->sin_addr : &((const struct sockaddr_in6 *)to)->sin6_addr;
-		fprintf(stderr, "gorun-verbs: %s is no address of this machine: programs on software devices reach each other on one machine\n",
-			inet_ntop(to->sa_family, host, text, sizeof text));
-		return raise_event(id, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, NULL);
+		if (to->sa_family != AF_INET || !outside(&((struct sockaddr_in *)&route)->sin_addr))
+			return away(id, to);
+		id->far = 1;
 	}
-	if (id->socket < 0 || is_any(&a->src_storage)) { // as it would be routed
+	if (id->socket < 0 || is_any(&a->src_storage)) {
 		uint16_t port = id->socket < 0 ? 0 : *port_of(&a->src_storage);
-		a->src_storage = a->dst_storage;
+		a->src_storage = route;
 		*port_of(&a->src_storage) = port;
 	}
 	rc = id_device(id);

@@ -21,7 +21,7 @@ struct gd_limits {
 };
 
 struct gd_port {
-	int state, max_mtu, active_mtu, gids;
+	int state, max_mtu, active_mtu, gids, ethernet;
 	uint32_t max_msg;
 	uint16_t lid;
 };
@@ -137,7 +137,10 @@ struct gd_event {
 	X(create_ah, (gd_handle pd, struct gd_route * to, gd_handle *ah))                            \
 	X(open_xrcd, (gd_handle ctx, int fd, int oflags, gd_handle *xrcd))                           \
 	X(next_event, (gd_handle ctx, struct gd_event * event)) /* EAGAIN: there is none */          \
-	X(watch, (gd_handle ctx, int on)) /* brackets a wait for asynchronous events */
+	X(watch, (gd_handle ctx, int on)) /* brackets a wait for asynchronous events */              \
+	X(listen, (char *socket, int size)) /* for librdmacm, as what follows: network.go */         \
+	X(forget, (char *socket))                                                              \
+	X(call, (char *socket, uint8_t *ip, int fd, int size)) /* fd is not the caller's any more */
 
 struct gd_calls {
 #define GD_POINTER(name, args) int(*name) args;

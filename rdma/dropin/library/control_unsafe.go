@@ -158,6 +158,9 @@ func gd_query_port(h C.gd_handle, port C.int, out *C.struct_gd_port) C.int {
 		}
 		*out = C.struct_gd_port{state: C.int(a.State), max_mtu: C.int(a.MaxMTU), active_mtu: C.int(a.ActiveMTU), gids: C.int(a.GIDTblLen),
 			max_msg: C.uint32_t(a.MaxMsgSz), lid: C.uint16_t(fabric.member.LID())}
+		if fabric.network != nil { // as RoCE: LIDs are this machine's
+			out.ethernet, out.lid = 1, 0
+		}
 		return nil
 	})
 }
@@ -430,7 +433,7 @@ func routed(ctx rdma.Context, r *C.struct_gd_route) (rdma.AV, error) {
 	if check != nil && r.has_gid == 0 {
 		check.say("grh", ctx, "an address without a GRH (is_global is 0): enough here and on InfiniBand, EINVAL or silence on RoCE")
 	}
-	gid, err := reach(ctx, gid, r.has_gid != 0, uint16(r.lid))
+	gid, err := behind(ctx, gid, r.has_gid != 0, uint16(r.lid))
 	return rdma.AV{DGID: gid, SGIDIdx: uint8(r.sgid_index), HopLimit: uint8(r.hop_limit), PortNum: uint8(r.port)}, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/gorun-mpi/gorun/rdma/dropin"
 	"github.com/gorun-mpi/gorun/rdma/dropin/meet"
 	"github.com/gorun-mpi/gorun/rdma/soft"
+	"github.com/gorun-mpi/gorun/rdma/soft/softtls"
 )
 
 func main() {}
@@ -27,6 +29,8 @@ var fabric struct {
 	devices []rdma.Device
 	known   sync.Map // rdma.GID that the provider knows
 	limited bool     // by limits
+	network *network // nil: this machine is all that is reached
+	once    sync.Once
 }
 
 // devices joins the fabric, once. After a failure the next call tries again.
@@ -59,9 +63,19 @@ func settle(m *meet.Member) ([]rdma.Device, error) {
 		adversary = &soft.Adversary{Seed: trouble.Seed, Losses: trouble.Errors, Flaps: trouble.Link}
 		fabric.limited = trouble.Limits
 	}
+	n, err := newNetwork()
+	if err != nil {
+		return nil, err
+	}
+	fabric.network = n
 	names := strings.Split(cmp.Or(os.Getenv("GORUN_VERBS_DEVICES"), "soft0"), ",")
-	p, err := soft.New(soft.Config{Names: names, Segment: m.Segment(), Rank: m.Rank(), Host: "gorun-verbs",
-		Numbers: soft.Numbers{Block: m.Block(), Blocks: meet.Blocks}, Adversary: adversary})
+	config := soft.Config{Names: names, Segment: m.Segment(), Rank: m.Rank(), Host: "gorun-verbs",
+		Numbers: soft.Numbers{Block: m.Block(), Blocks: meet.Blocks}, Adversary: adversary}
+	if n != nil {
+		config.Secret, config.Secure, config.Located = n.key, softtls.Handshake, true
+		config.Listen, config.Ports, config.Unreached = netip.AddrPortFrom(n.address, 0).String(), n.ports.String(), unreached
+	}
+	p, err := soft.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +104,8 @@ func announce(m *meet.Member, d rdma.Device) error {
 	return errors.Join(err, m.Announce(gids, ctx.(rdma.Endpointer).Endpoint()), ctx.Close())
 }
 
-// reach is the GID behind a route, of which the provider knows the endpoint from now on.
-func reach(ctx rdma.Context, gid rdma.GID, hasGID bool, lid uint16) (rdma.GID, error) {
+// behind is the GID behind a route, of which the provider knows the endpoint from now on.
+func behind(ctx rdma.Context, gid rdma.GID, hasGID bool, lid uint16) (rdma.GID, error) {
 	var card meet.Card
 	var found bool
 	if hasGID {
@@ -104,7 +118,7 @@ func reach(ctx rdma.Context, gid rdma.GID, hasGID bool, lid uint16) (rdma.GID, e
 		gid = card.GIDs[0]
 	}
 	if !found {
-		return gid, fmt.Errorf("nobody in the fabric has LID %d or GID %v: %w", lid, gid, rdma.ErrInvalid)
+		return gid, elsewhere(ctx, gid, hasGID, lid)
 	}
 	if err := ctx.(rdma.Endpointer).AddEndpoint(gid, card.Endpoint); err != nil {
 		return gid, err
@@ -112,4 +126,25 @@ func reach(ctx rdma.Context, gid rdma.GID, hasGID bool, lid uint16) (rdma.GID, e
 	fabric.known.Store(card.GIDs[0], true)
 	fabric.known.Store(card.GIDs[1], true)
 	return gid, nil
+}
+
+// elsewhere has the provider know a GID of another host. Its error is said once, since the program gets a number.
+func elsewhere(ctx rdma.Context, gid rdma.GID, hasGID bool, lid uint16) error {
+	err := fmt.Errorf("nobody on this machine has GID %v: programs on several hosts find each other with gorun-verbs --key: %w", gid, rdma.ErrInvalid)
+	switch {
+	case hasGID && fabric.network != nil:
+		if err = ctx.(rdma.Endpointer).AddEndpoint(gid, nil); err == nil {
+			fabric.known.Store(gid, true)
+			return nil
+		}
+	case !hasGID:
+		err = fmt.Errorf("nobody has LID %d: a program that reaches other hosts goes by GIDs, as ibv_rc_pingpong -g 0 does: %w", lid, rdma.ErrInvalid)
+	}
+	fabric.once.Do(func() { fmt.Fprintf(os.Stderr, "gorun-verbs: %v\n", err) })
+	return err
+}
+
+// unreached says why requests to a peer tell a timeout.
+func unreached(peer rdma.GID, err error) {
+	fmt.Fprintf(os.Stderr, "gorun-verbs: no connection to the process with GID %v: %v; it may have ended, or have another --key\n", peer, err)
 }

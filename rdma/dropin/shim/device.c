@@ -75,8 +75,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 		return back(rc);
 	struct ibv_port_attr a = {
 		.state = p.state, .max_mtu = p.max_mtu, .active_mtu = p.active_mtu, .gid_tbl_len = p.gids, .max_msg_sz = p.max_msg,
-		.pkey_tbl_len = 1, .lid = p.lid, .sm_lid = 1, .max_vl_num = 1,
-		.active_width = 2, .active_speed = 32, .phys_state = 5, .link_layer = 1, // 4X EDR, up, InfiniBand
+		.pkey_tbl_len = 1, .lid = p.lid, .sm_lid = p.lid != 0, .max_vl_num = 1,
+		.active_width = 2, .active_speed = 32, .phys_state = 5, .link_layer = p.ethernet ? 2 : 1, // 4X EDR, up, Ethernet or InfiniBand
 	};
 	memset(attr, 0, size);
 	memcpy(attr, &a, size < sizeof a ? size : sizeof a);
@@ -337,3 +337,9 @@ void ibv_ack_async_event(struct ibv_async_event *event) {
 	pthread_cond_signal(cond);
 	pthread_mutex_unlock(mutex);
 }
+
+// ---- for librdmacm.so.1, between hosts ----
+
+int gorun_verbs_listen(char *socket, int size) { return GO(listen, socket, size); }
+int gorun_verbs_forget(char *socket) { return loader_forked ? 0 : go.forget(socket); }
+int gorun_verbs_call(char *socket, uint8_t *ip, int fd, int size) { return GO(call, socket, ip, fd, size); }
