@@ -216,12 +216,10 @@ const (
 
 // libraryDir is where make build, or make install, has put the library.
 func libraryDir() (string, error) {
-	path, err := self.Path()
+	dirs, err := self.Beside("verbs")
 	if err != nil {
 		return "", err
 	}
-	bin := filepath.Dir(path)
-	dirs := []string{filepath.Join(bin, "verbs"), filepath.Join(filepath.Dir(bin), "lib", "gorun", "verbs")}
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(dir, libraryName)); err == nil {
 			return dir, nil

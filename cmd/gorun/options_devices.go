@@ -12,7 +12,7 @@ import (
 func deviceOptions() []option {
 	return []option{
 		{names: []string{"emulate"}, fills: "Hosting.Emulate", arity: 1, family: "Devices", value: "NAME,...",
-			help: "names of the software RDMA devices that ranks see (default: soft0)", set: setEmulate},
+			help: "names of the software RDMA devices that ranks see, in Go or linked with libibverbs (default: soft0)", set: setEmulate},
 	}
 }
 

@@ -109,16 +109,9 @@ func (l *Library) String() string {
 // machine is this machine's kind in the words of ELF; 0 where it is not known.
 func machine() uint16 { return map[string]uint16{"amd64": 62, "arm64": 183}[runtime.GOARCH] }
 
-// beside are where make build and make install put gorun's own library, for a program in a directory.
-func beside(dir string) []string {
-	return []string{filepath.Join(dir, "abi"), filepath.Join(dir, "..", "lib", "gorun", "abi")}
-}
-
 // Directories are where libraries of MPIs are looked for, gorun's own and those of LD_LIBRARY_PATH first.
 func Directories(environ []string) (dirs []string) {
-	if program, err := self.Path(); err == nil {
-		dirs = beside(filepath.Dir(program))
-	}
+	dirs, _ = self.Beside("abi") // none where this program's own file is not known
 	for dir := range strings.SplitSeq(envvar.Get(environ, "LD_LIBRARY_PATH"), ":") {
 		if filepath.IsAbs(dir) {
 			dirs = append(dirs, dir)

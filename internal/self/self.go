@@ -18,6 +18,16 @@ func Path() (string, error) {
 	return called(os.Args, err)
 }
 
+// Beside are where make build and make install put libraries of a kind, as "verbs".
+func Beside(kind string) ([]string, error) {
+	path, err := Path()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(path)
+	return []string{filepath.Join(dir, kind), filepath.Join(filepath.Dir(dir), "lib", "gorun", kind)}, nil
+}
+
 func called(args []string, unknown error) (string, error) {
 	if len(args) == 0 {
 		return "", unknown

@@ -27,7 +27,7 @@ type Settings struct {
 	// uses or waits for a CPU. A busy one has ten times as long. 0: launcher.DefaultPMIxTimeout.
 	PMIxTimeout time.Duration
 
-	// Emulate are the names of the software RDMA devices in the ranks.
+	// Emulate are the names of the software RDMA devices in the ranks: those of package rank, and of programs that are linked with libibverbs.
 	Emulate []string
 	// AsyncProgress says whether ranks that are Go programs have a progress thread, which moves started
 	// operations while the program computes: off, on, or auto, which is on where each rank has two CPUs

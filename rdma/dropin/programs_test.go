@@ -416,4 +416,18 @@ func TestFirstProgram(t *testing.T) {
 			t.Errorf("user %d: they ended with %v, and said\n%s%s", uid, err, said, answered)
 		}
 	}
+	// As ranks, with devices that gorun names.
+	launcher, alone := filepath.Join(filepath.Dir(built), "gorun"), filepath.Join(t.TempDir(), "gorun")
+	if err := errors.Join(testenv.Build("go", "build", "-o", launcher, "../../cmd/gorun"), os.Link(launcher, alone)); err != nil {
+		t.Fatal(err)
+	}
+	job := exec.CommandContext(testenv.Deadline(t, time.Minute), launcher, "--emulate", "mlx5_0,mlx5_1", "-np", "1", built, "127.0.0.1", "mlx5_1", ":", "-np", "1", built, "127.0.0.1", "mlx5_0", "127.0.0.1")
+	if out, err := job.CombinedOutput(); err != nil || string(out) != "written by the client\nread by the server\n" {
+		t.Errorf("gorun --emulate: %v\n%s", err, out)
+	}
+	// alone has no libraries beside it.
+	out, err := exec.Command(alone, "--emulate", "mlx5_0", "-np", "1", built, "127.0.0.1", "mlx5_0").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--emulate mlx5_0: ") || !strings.Contains(string(out), "is linked with libibverbs.so.1") {
+		t.Errorf("gorun --emulate without the library: %v\n%s", err, out)
+	}
 }

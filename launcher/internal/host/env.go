@@ -132,7 +132,9 @@ type surroundings struct {
 	ports           []string // as in environment
 	python, library string   // what goes before PYTHONPATH and LD_LIBRARY_PATH; "": nothing
 	recorder        string   // what goes before LD_PRELOAD; "": nothing
+	verbs           string   // what goes before LD_LIBRARY_PATH of programs of libibverbs; "": nothing
 	alone, cgo      []bool   // as in Host
+	linked          []bool   // by program: with libibverbs
 }
 
 func newEnvironment(spec *Spec, in surroundings) *environment {
@@ -200,6 +202,9 @@ func newEnvironment(spec *Spec, in surroundings) *environment {
 			}
 			if in.library != "" {
 				user = before(user, libraryPath, in.library)
+			}
+			if in.verbs != "" && in.linked[r.App] {
+				user = verbsSettings(spec, user, in.verbs)
 			}
 			if in.recorder != "" && seen != "" {
 				user = before(user, ldPreload, in.recorder)

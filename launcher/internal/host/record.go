@@ -39,12 +39,11 @@ type records struct {
 func findRecorder(named string) (path, lacks string) {
 	places := []string{named}
 	if named == "" {
-		program, err := self.Path()
+		dirs, err := self.Beside("profile")
 		if err != nil {
 			return "", err.Error()
 		}
-		dir := filepath.Dir(program)
-		places = []string{filepath.Join(dir, "profile", ProfileLibrary), filepath.Join(dir, "..", "lib", "gorun", "profile", ProfileLibrary)}
+		places = []string{filepath.Join(dirs[0], ProfileLibrary), filepath.Join(dirs[1], ProfileLibrary)}
 	}
 	for _, path := range places {
 		if _, err := os.Stat(path); err == nil && !strings.ContainsAny(path, ": ") { // which part LD_PRELOAD

@@ -100,9 +100,13 @@ func (h *Host) start() error {
 	if h.spec.Profile > 0 {
 		recorder, h.records.lacks = findRecorder(h.spec.Hosting.ProfileLibrary)
 	}
+	verbs, err := s.findVerbs()
+	if err != nil {
+		return err
+	}
 	s.null, s.stdin = null, stdin
 	s.env = newEnvironment(&h.spec, surroundings{cpus: h.cfg.CPUs, segment: h.segment.FD() >= 0, dir: h.rankDir, files: h.filesDir,
-		server: h.pmix.server, ports: h.server.ports(), python: s.layPython(), library: library, recorder: recorder, alone: h.server.alone, cgo: h.server.cgo})
+		server: h.pmix.server, ports: h.server.ports(), python: s.layPython(), library: library, recorder: recorder, verbs: verbs, alone: h.server.alone, cgo: h.server.cgo, linked: h.server.verbs})
 	s.env.async = s.async.cpus
 	h.leads = make([]bool, len(files))
 	for i := range files {

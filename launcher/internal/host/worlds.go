@@ -35,6 +35,7 @@ type server struct {
 	dialers   []bool  // by program: its ranks connect to the port
 	alone     []bool  // by program: it is the one of its rank that speaks PMI
 	cgo       []bool  // by program: it is one of Go that was built with cgo
+	verbs     []bool  // by program: it is linked with libibverbs
 	denied    [2]bool // a rank's program was not let in there, or somebody else, and that was told
 	libraries libraries
 }
@@ -179,10 +180,12 @@ func (s *server) waiting() []int {
 // chooseDialers decides which programs' ranks connect to a port, and opens it if
 // there are some. files are the programs.
 func (s *server) chooseDialers(files []string) error {
-	s.dialers, s.alone, s.cgo = make([]bool, len(files)), make([]bool, len(files)), make([]bool, len(files))
+	s.dialers, s.alone, s.cgo, s.verbs = make([]bool, len(files)), make([]bool, len(files)), make([]bool, len(files)), make([]bool, len(files))
 	some := false
 	for i, file := range files {
-		s.alone[i], s.cgo[i] = runsAlone(s.spec.Apps[i].Dir, file)
+		program := readProgram(s.spec.Apps[i].Dir, file)
+		s.alone[i], s.cgo[i] = runsAlone(&program)
+		s.verbs[i] = slices.Contains(program.Needed, verbsLibrary) || slices.Contains(program.Needed, "librdmacm.so.1")
 		s.alone[i] = s.alone[i] || file == ""
 		if file != "" {
 			s.dialers[i] = s.dial(i, file)
@@ -228,18 +231,22 @@ func runsElsewhere(file string) bool {
 	return false
 }
 
-// runsAlone tells whether a program is the one that speaks PMI, so that no other
-// program of its rank does, and whether it is one of Go that was built with cgo.
-func runsAlone(dir, file string) (alone, cgo bool) {
+// readProgram reads what a program is linked with; nothing of one that can only be executed.
+func readProgram(dir, file string) mpilib.ELF {
 	if dir != "" && !filepath.IsAbs(file) {
 		file = filepath.Join(dir, file)
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return false, false // to be executed it need not be readable
+		return mpilib.ELF{}
 	}
 	defer f.Close()
-	program := mpilib.Read(f)
+	return mpilib.Read(f)
+}
+
+// runsAlone tells whether a program is the one that speaks PMI, so that no other
+// program of its rank does, and whether it is one of Go that was built with cgo.
+func runsAlone(program *mpilib.ELF) (alone, cgo bool) {
 	if program.Go {
 		return true, len(program.Needed) > 0
 	}
